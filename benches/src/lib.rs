@@ -1,0 +1,1 @@
+//! Seeded inputs shared by the benches.

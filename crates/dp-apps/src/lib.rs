@@ -1,0 +1,1 @@
+//! Applications: encodings of events into vectors, in front of the one mechanism.

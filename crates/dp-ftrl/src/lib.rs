@@ -1,0 +1,1 @@
+//! Private follow-the-regularized-leader and SGD with correlated noise.

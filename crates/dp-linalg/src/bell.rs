@@ -1,0 +1,1 @@
+//! Partial Bell polynomials in scaled form.

@@ -1,0 +1,1 @@
+//! Dense linear algebra behind one backend.

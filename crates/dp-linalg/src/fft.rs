@@ -1,0 +1,1 @@
+//! Planned real convolutions.

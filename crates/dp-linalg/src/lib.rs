@@ -1,0 +1,26 @@
+//! Numbers only: Toeplitz operators, power series and dense roots in `f64`. No privacy, no randomness.
+//!
+//! Read the modules in the order of the data flow:
+//!
+//! | module | owns |
+//! |---|---|
+//! | [`fft`] | planned real convolutions; the only place that knows the FFT crate |
+//! | [`series`] | power series: product, inverse, square root, closed forms |
+//! | [`bell`] | partial Bell polynomials in scaled form |
+//! | [`toeplitz`] | lower-triangular Toeplitz operators, offline and online |
+//! | [`rational`] | Toeplitz operators with a rational generating function, streamed in k buffers |
+//! | [`dense`] | eigendecomposition, square roots, LQ, least squares; the only place that knows a backend |
+//! | [`norms`] | column, row, Frobenius, Schatten and spectral norms |
+//! | [`tree`] | dyadic decompositions |
+
+pub mod bell;
+pub mod dense;
+mod error;
+pub mod fft;
+pub mod norms;
+pub mod rational;
+pub mod series;
+pub mod toeplitz;
+pub mod tree;
+
+pub use error::{Error, Result};

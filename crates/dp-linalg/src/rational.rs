@@ -1,0 +1,1 @@
+//! Toeplitz operators with a rational generating function.

@@ -1,0 +1,1 @@
+//! Lower-triangular Toeplitz operators.
