@@ -1,0 +1,123 @@
+//! Noise with memory: what a strategy makes of the independent rows of `z`.
+
+use std::fmt;
+
+use crate::error::{Error, Result};
+use crate::noise::UnitNoise;
+use crate::strategy::{NoiseFilter, Strategy};
+use crate::workload::{InverseStream, WorkloadStream};
+
+/// Where noise is added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// To the input of a step, before the workload: `ξ = A⁻¹ B z`.
+    Input,
+    /// To the release of a step, after the workload: `B z`.
+    Output,
+}
+
+/// The correlated noise of one strategy, one step at a time, of unit σ.
+///
+/// Applications add the output noise `(Bz)_t` to exact statistics, optimizers add the input noise `ξ_t` to
+/// gradients. Both come from one and the same `z`, drawn once for the whole horizon.
+///
+/// # Privacy
+/// The noise of a step is a linear function of `z` alone. Adding it to the stream is private for adaptively
+/// chosen inputs because `z` is Gaussian and the workload is lower triangular.
+///
+/// # Complexity
+/// That of the strategy's filter, plus one O(d) pass where the filter works on the other side.
+pub struct CorrelatedNoise {
+    filter: Box<dyn NoiseFilter>,
+    conversion: Conversion,
+    source: Box<dyn UnitNoise>,
+    buffer: Vec<f64>,
+    steps: usize,
+    step: usize,
+}
+
+enum Conversion {
+    None,
+    ToOutput(Box<WorkloadStream>),
+    ToInput(Box<InverseStream>),
+}
+
+impl CorrelatedNoise {
+    /// The noise of a strategy for vectors of the given dimension, on the given side.
+    ///
+    /// # Errors
+    /// A dimension of zero, or what the strategy refuses.
+    pub fn new(
+        strategy: &dyn Strategy,
+        dimension: usize,
+        side: Side,
+        source: Box<dyn UnitNoise>,
+    ) -> Result<Self> {
+        crate::error::check_count("dimension", dimension)?;
+        let filter = strategy.noise_filter(dimension)?;
+        let steps = strategy.steps();
+        let conversion = match (filter.side(), side) {
+            (Side::Input, Side::Output) => {
+                Conversion::ToOutput(Box::new(strategy.workload().stream(steps, dimension)?))
+            }
+            (Side::Output, Side::Input) => {
+                Conversion::ToInput(Box::new(strategy.workload().inverse_stream(steps, dimension)?))
+            }
+            _ => Conversion::None,
+        };
+        let buffer = match conversion {
+            Conversion::None => Vec::new(),
+            _ => vec![0.0; dimension],
+        };
+        Ok(Self { filter, conversion, source, buffer, steps, step: 0 })
+    }
+
+    /// The number of steps whose noise has been made.
+    pub fn step(&self) -> usize {
+        self.step
+    }
+
+    /// Writes the noise of the next step.
+    ///
+    /// # Errors
+    /// A step past the horizon: noise never repeats and never runs on.
+    pub fn next_into(&mut self, out: &mut [f64]) -> Result<()> {
+        if self.step >= self.steps {
+            return Err(Error::HorizonReached { horizon: self.steps });
+        }
+        match &mut self.conversion {
+            Conversion::None => self.filter.next_into(self.source.as_mut(), out)?,
+            Conversion::ToOutput(stream) => {
+                self.filter.next_into(self.source.as_mut(), &mut self.buffer)?;
+                stream.push(&self.buffer, out)?;
+            }
+            Conversion::ToInput(stream) => {
+                self.filter.next_into(self.source.as_mut(), &mut self.buffer)?;
+                stream.push(&self.buffer, out)?;
+            }
+        }
+        self.step += 1;
+        Ok(())
+    }
+
+    /// Makes and drops noise until `step` steps have been made: how a resumed mechanism catches up.
+    ///
+    /// # Complexity
+    /// That of making the noise.
+    ///
+    /// # Errors
+    /// A step past the horizon.
+    pub fn skip_to(&mut self, step: usize, scratch: &mut [f64]) -> Result<()> {
+        while self.step < step {
+            self.next_into(scratch)?;
+        }
+        Ok(())
+    }
+}
+
+/// The noise never leaves through a debug print.
+impl fmt::Debug for CorrelatedNoise {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("CorrelatedNoise").field("step", &self.step).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,563 @@
+//! How much one person can move what a strategy measures.
+//!
+//! The neighbouring relation ([`Relation`]) and how often one person takes part ([`Participation`]) are always
+//! explicit. An encoding of events describes what one person can change by a [`Footprint`]; together with a
+//! strategy it determines the squared sensitivity
+//!
+//! `Δ² = Σ_terms weight² · Δ(C, participation)²`
+//!
+//! from which [`crate::plan`] — and nothing else — computes the noise.
+
+use std::fmt;
+use std::str::FromStr;
+
+use dp_linalg::norms;
+use ndarray::{Array2, ArrayView2};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result, check_count, check_positive};
+
+/// Which two streams must be hard to tell apart.
+///
+/// There is no default: the two relations differ by up to a factor 2 in noise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Relation {
+    /// One person's contribution becomes zero (add or remove one person).
+    ZeroOut,
+    /// One person's contribution becomes any other admissible one.
+    Replace,
+}
+
+impl fmt::Display for Relation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::ZeroOut => "zero-out",
+            Self::Replace => "replace",
+        })
+    }
+}
+
+impl FromStr for Relation {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "zero-out" => Ok(Self::ZeroOut),
+            "replace" => Ok(Self::Replace),
+            _ => {
+                Err(Error::Parse { what: "relation", text: text.to_owned(), expected: "zero-out or replace" })
+            }
+        }
+    }
+}
+
+/// In how many steps one person's data may appear.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Participation {
+    /// In one step only.
+    Single,
+    /// In at most `times` steps, any two of them at least `separation` steps apart.
+    Repeated {
+        /// The largest number of steps, at least 1.
+        times: usize,
+        /// The smallest distance between two of them, at least 1.
+        separation: usize,
+    },
+}
+
+impl Participation {
+    /// At most `times` steps, any two at least `separation` apart.
+    ///
+    /// # Errors
+    /// Zero for either number.
+    pub fn repeated(times: usize, separation: usize) -> Result<Self> {
+        check_count("participation times", times)?;
+        check_count("participation separation", separation)?;
+        Ok(if times == 1 { Self::Single } else { Self::Repeated { times, separation } })
+    }
+
+    /// The largest number of steps one person can take part in within `steps` steps.
+    pub fn times_within(self, steps: usize) -> usize {
+        match self {
+            Self::Single => steps.min(1),
+            Self::Repeated { times, separation } => times.min(steps.div_ceil(separation)),
+        }
+    }
+
+    /// The smallest distance between two participations (irrelevant, and 1, for a single one).
+    pub fn separation(self) -> usize {
+        match self {
+            Self::Single => 1,
+            Self::Repeated { separation, .. } => separation,
+        }
+    }
+}
+
+impl fmt::Display for Participation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Single => formatter.write_str("single"),
+            Self::Repeated { times, separation } => write!(formatter, "{times}:{separation}"),
+        }
+    }
+}
+
+impl FromStr for Participation {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let error = || Error::Parse {
+            what: "participation",
+            text: text.to_owned(),
+            expected: "`single`, or TIMES:SEPARATION such as 5:100",
+        };
+        if text == "single" {
+            return Ok(Self::Single);
+        }
+        let (times, separation) = text.split_once(':').ok_or_else(error)?;
+        Self::repeated(times.parse().map_err(|_| error())?, separation.parse().map_err(|_| error())?)
+    }
+}
+
+/// A squared sensitivity, never below the true one.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Sensitivity {
+    /// An upper bound of Δ², rounded up.
+    pub squared: f64,
+    /// Whether the bound is attained (up to rounding) or only proven from above.
+    pub exact: bool,
+}
+
+impl Sensitivity {
+    /// A sensitivity that some admissible change attains.
+    pub fn exact(squared: f64) -> Self {
+        Self { squared, exact: true }
+    }
+
+    /// A proven upper bound.
+    pub fn upper_bound(squared: f64) -> Self {
+        Self { squared, exact: false }
+    }
+}
+
+/// What the mechanism accepts as an input, checked at every step.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Domain {
+    /// Every coordinate lies in `[low, high]`.
+    Interval {
+        /// The lower bound.
+        low: f64,
+        /// The upper bound.
+        high: f64,
+    },
+    /// The Euclidean norm is at most `radius`.
+    Ball {
+        /// The bound.
+        radius: f64,
+    },
+    /// Any finite vector: the encoding in front of the mechanism bounds what one person can change.
+    Encoded,
+}
+
+impl Domain {
+    /// Refuses an input outside the domain, before it touches any state.
+    ///
+    /// # Errors
+    /// NaN, infinities, values outside the interval, norms above the radius.
+    pub fn check(self, step: usize, input: &[f64]) -> Result<()> {
+        if let Some(index) = input.iter().position(|value| !value.is_finite()) {
+            return Err(Error::NonFiniteInput { step, index, value: input[index] });
+        }
+        match self {
+            Self::Interval { low, high } => {
+                match input.iter().position(|value| !(low..=high).contains(value)) {
+                    Some(index) => Err(Error::OutOfBounds { step, index, value: input[index], low, high }),
+                    None => Ok(()),
+                }
+            }
+            Self::Ball { radius } => {
+                let norm = norms::round_up_sum_of_squares(input).sqrt();
+                // A vector clipped to the radius may exceed it by rounding; the footprint covers this margin.
+                if norm <= radius * BALL_MARGIN {
+                    Ok(())
+                } else {
+                    Err(Error::NormTooLarge { step, norm, radius })
+                }
+            }
+            Self::Encoded => Ok(()),
+        }
+    }
+}
+
+/// By how much a clipped vector may exceed its radius through rounding; included in the sensitivity.
+const BALL_MARGIN: f64 = 1.0 + 1e-12;
+
+/// One part of what a single person can change: a sequence of differences with ℓ2 norm at most `weight` at each
+/// step of an admissible set of steps.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Term {
+    /// The ℓ2 norm of the difference at each affected step.
+    pub weight: f64,
+    /// The steps that may be affected.
+    pub participation: Participation,
+}
+
+/// What one person's change does to the sequence of input vectors.
+///
+/// A footprint is a sum of [`Term`]s over disjoint groups of coordinates. Differences in the *same* coordinate
+/// add up before the norm is taken, which is why a change that touches a coordinate several times is a term
+/// with a repeated [`Participation`] and never several terms.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Footprint {
+    terms: Vec<Term>,
+    domain: Domain,
+    relation: Relation,
+}
+
+impl Footprint {
+    /// One number in `[low, high]` per step and person.
+    ///
+    /// ζ is `max(|low|, |high|)` under zero-out and `high - low` under replace.
+    ///
+    /// # Errors
+    /// Bounds that are not finite, not ordered, or leave nothing to protect (both zero).
+    pub fn scalar(low: f64, high: f64, relation: Relation, participation: Participation) -> Result<Self> {
+        if !(low.is_finite() && high.is_finite() && low <= high) {
+            let value = if low.is_finite() { high } else { low };
+            return Err(Error::OutOfRange {
+                what: "bounds",
+                value,
+                range: "two finite numbers LO:HI with LO not above HI",
+            });
+        }
+        let change = match relation {
+            Relation::ZeroOut => low.abs().max(high.abs()),
+            // The subtraction may round down.
+            Relation::Replace => (high - low).next_up(),
+        };
+        let weight = check_positive("largest change allowed by the bounds", change)?;
+        Ok(Self {
+            terms: vec![Term { weight, participation }],
+            domain: Domain::Interval { low, high },
+            relation,
+        })
+    }
+
+    /// One vector of Euclidean norm at most `radius` per step and person: ζ is `radius` under zero-out and
+    /// `2·radius` under replace.
+    ///
+    /// # Errors
+    /// A radius that is not finite and positive.
+    pub fn ball(radius: f64, relation: Relation, participation: Participation) -> Result<Self> {
+        check_positive("norm bound", radius)?;
+        let margin = (radius * BALL_MARGIN).next_up();
+        let weight = match relation {
+            Relation::ZeroOut => margin,
+            Relation::Replace => 2.0 * margin,
+        };
+        Ok(Self { terms: vec![Term { weight, participation }], domain: Domain::Ball { radius }, relation })
+    }
+
+    /// What an encoding of events proves about itself: its terms, over disjoint groups of coordinates.
+    ///
+    /// # Errors
+    /// No terms, or a weight that is not finite and positive.
+    pub fn encoded(terms: Vec<Term>, relation: Relation) -> Result<Self> {
+        if terms.is_empty() {
+            return Err(Error::Empty { what: "footprint" });
+        }
+        for term in &terms {
+            check_positive("footprint weight", term.weight)?;
+        }
+        Ok(Self { terms, domain: Domain::Encoded, relation })
+    }
+
+    /// The neighbouring relation this footprint speaks of.
+    pub fn relation(&self) -> Relation {
+        self.relation
+    }
+
+    /// The inputs that are accepted.
+    pub fn domain(&self) -> Domain {
+        self.domain
+    }
+
+    /// The parts of the change.
+    pub fn terms(&self) -> &[Term] {
+        &self.terms
+    }
+
+    /// The squared sensitivity, given the strategy's own for each participation.
+    ///
+    /// # Errors
+    /// What `of_strategy` returns.
+    pub fn squared_sensitivity(
+        &self,
+        mut of_strategy: impl FnMut(Participation) -> Result<Sensitivity>,
+    ) -> Result<Sensitivity> {
+        let mut squared = 0.0_f64;
+        let mut exact = true;
+        for term in &self.terms {
+            let part = of_strategy(term.participation)?;
+            let weighted = (term.weight * term.weight).next_up() * part.squared;
+            squared = (squared + weighted.next_up()).next_up();
+            exact &= part.exact;
+        }
+        Ok(Sensitivity { squared, exact })
+    }
+}
+
+/// The largest dense matrix for which repeated participation is bounded through the Gram matrix.
+pub const DENSE_LIMIT: usize = 4096;
+
+/// The sensitivity of a non-negative, non-increasing Toeplitz strategy: the set `{0, b, 2b, …}` is the worst.
+///
+/// `Δ² = Σ_t (Σ_i c_{t - i·b})²` over the first `times` multiples of the separation that fit.
+/// For any other sign pattern the caller must not use this function; see [`toeplitz`].
+fn monotone_toeplitz(coefficients: &[f64], participation: Participation) -> Sensitivity {
+    let steps = coefficients.len();
+    let times = participation.times_within(steps);
+    let separation = participation.separation();
+    let mut combined = coefficients.to_vec();
+    for shift in (1..times).map(|i| i * separation) {
+        for (sum, coefficient) in combined[shift..].iter_mut().zip(coefficients) {
+            // Rounding up keeps the bound on the private side; all terms are non-negative.
+            *sum = (*sum + coefficient).next_up();
+        }
+    }
+    Sensitivity::exact(norms::round_up_sum_of_squares(&combined))
+}
+
+/// The sensitivity of a lower-triangular Toeplitz strategy with the given coefficients.
+///
+/// # Privacy
+/// Single participation: the first column is the longest, exactly. Repeated: exact for non-negative,
+/// non-increasing coefficients (Choquette-Choo, McMahan, Rush, Thakurta 2023); otherwise the same sum over
+/// the non-increasing majorant `m_k = max_{l ≥ k} |c_l|`, whose every inner product dominates the absolute
+/// inner product of the original columns, is a proven upper bound, and so is `times · Δ_single`.
+///
+/// # Complexity
+/// O(n · times).
+pub fn toeplitz(coefficients: &[f64], participation: Participation) -> Sensitivity {
+    let single = norms::round_up_sum_of_squares(coefficients);
+    let times = participation.times_within(coefficients.len());
+    if times <= 1 {
+        return Sensitivity::exact(single);
+    }
+    let monotone = coefficients.windows(2).all(|pair| pair[0] >= pair[1])
+        && coefficients.last().is_some_and(|last| *last >= 0.0);
+    if monotone {
+        return monotone_toeplitz(coefficients, participation);
+    }
+    let mut majorant: Vec<f64> = coefficients.iter().map(|value| value.abs()).collect();
+    for index in (1..majorant.len()).rev() {
+        majorant[index - 1] = majorant[index - 1].max(majorant[index]);
+    }
+    let bound = monotone_toeplitz(&majorant, participation).squared;
+    let trivial = (times as f64 * times as f64 * single).next_up();
+    Sensitivity::upper_bound(bound.min(trivial))
+}
+
+/// The sensitivity of a strategy given as a matrix, by its columns.
+///
+/// # Privacy
+/// Single participation: the longest *column* (rows say nothing about privacy). Repeated participation: with
+/// the Gram matrix `G = CᵀC`, every admissible set S has `‖Σ_{j∈S} C_j u_j‖² ≤ Σ_{i,j∈S} |G_ij|` for
+/// contributions of norm at most 1. This is at most `max_S Σ_{i∈S} r_i` where `r_i` is the largest
+/// `Σ_{j∈S} |G_ij|` over admissible sets S; both maxima are found exactly by dynamic programming.
+/// If the columns that can meet are orthogonal (bands no wider than the separation) the bound is attained.
+///
+/// # Complexity
+/// O(rows · n²) for the Gram matrix and O(times · n²) for the two maximizations.
+///
+/// # Errors
+/// More than [`DENSE_LIMIT`] columns with repeated participation.
+pub fn dense(strategy: ArrayView2<'_, f64>, participation: Participation) -> Result<Sensitivity> {
+    let steps = strategy.ncols();
+    let times = participation.times_within(steps);
+    let longest = strategy
+        .columns()
+        .into_iter()
+        .map(|column| norms::round_up_sum_of_squares(&column.to_vec()))
+        .fold(0.0, f64::max);
+    if times <= 1 {
+        return Ok(Sensitivity::exact(longest));
+    }
+    if steps > DENSE_LIMIT {
+        return Err(Error::TooLarge {
+            what: "repeated participation for this strategy",
+            steps,
+            limit: DENSE_LIMIT,
+        });
+    }
+    let gram: Array2<f64> = dp_linalg::dense::gram(strategy);
+    Ok(from_gram(gram.view(), longest, times, participation.separation()))
+}
+
+/// The bound of [`dense`] from a Gram matrix and the longest squared column.
+pub(crate) fn from_gram(
+    gram: ArrayView2<'_, f64>,
+    longest: f64,
+    times: usize,
+    separation: usize,
+) -> Sensitivity {
+    let steps = gram.ncols();
+    let trivial = (times as f64 * times as f64 * longest).next_up();
+    // The products behind the Gram matrix round; no entry is wrong by more than this.
+    let slack = longest * (steps as f64 + 8.0) * f64::EPSILON;
+    let mut magnitude = vec![0.0; steps];
+    let mut reach = vec![0.0; steps];
+    let mut orthogonal = true;
+    for (i, row) in gram.rows().into_iter().enumerate() {
+        for (j, value) in row.iter().enumerate() {
+            magnitude[j] = value.abs() + slack;
+            orthogonal &= i.abs_diff(j) < separation || value.abs() <= slack;
+        }
+        reach[i] = heaviest_set_containing(&magnitude, i, times, separation);
+    }
+    let bound = heaviest_set(&reach, times, separation).next_up();
+    let squared = bound.min(trivial).max(longest);
+    Sensitivity { squared, exact: orthogonal }
+}
+
+/// The largest total weight of at most `times` indices, any two at least `separation` apart.
+fn heaviest_set(weights: &[f64], times: usize, separation: usize) -> f64 {
+    best_of_prefixes(weights, times, separation).last().map_or(0.0, |best| best[times])
+}
+
+/// `best[i][m]`: the largest total of at most m admissible indices among the first i.
+fn best_of_prefixes(weights: &[f64], times: usize, separation: usize) -> Vec<Vec<f64>> {
+    let mut best = vec![vec![0.0_f64; times + 1]; weights.len() + 1];
+    for (i, weight) in weights.iter().enumerate() {
+        let before = (i + 1).saturating_sub(separation);
+        for m in 1..=times {
+            let taken = best[before][m - 1] + weight;
+            best[i + 1][m] = best[i][m].max(taken);
+        }
+    }
+    best
+}
+
+/// The same, over the sets that contain `index`.
+fn heaviest_set_containing(weights: &[f64], index: usize, times: usize, separation: usize) -> f64 {
+    let left = &weights[..(index + 1).saturating_sub(separation)];
+    let right: Vec<f64> =
+        weights.get(index + separation..).unwrap_or_default().iter().rev().copied().collect();
+    let left = best_of_prefixes(left, times - 1, separation);
+    let right = best_of_prefixes(&right, times - 1, separation);
+    let (left, right) = (&left[left.len() - 1], &right[right.len() - 1]);
+    let others = (0..times).map(|m| left[m] + right[times - 1 - m]).fold(0.0, f64::max);
+    weights[index] + others
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::Array2;
+
+    /// Every admissible set, and the largest squared norm over all sign patterns of unit contributions.
+    fn brute_force(strategy: &Array2<f64>, participation: Participation) -> f64 {
+        let steps = strategy.ncols();
+        let times = participation.times_within(steps);
+        let separation = participation.separation();
+        let mut worst = 0.0_f64;
+        // Each step contributes -1, 0 or +1.
+        for code in 0..3_usize.pow(steps as u32) {
+            let signs: Vec<f64> =
+                (0..steps).map(|j| ((code / 3_usize.pow(j as u32)) % 3) as f64 - 1.0).collect();
+            let used: Vec<usize> = (0..steps).filter(|&j| signs[j] != 0.0).collect();
+            let admissible =
+                used.len() <= times && used.windows(2).all(|pair| pair[1] - pair[0] >= separation);
+            if admissible {
+                let change: f64 = strategy
+                    .rows()
+                    .into_iter()
+                    .map(|row| row.iter().zip(&signs).map(|(c, s)| c * s).sum::<f64>().powi(2))
+                    .sum();
+                worst = worst.max(change);
+            }
+        }
+        worst
+    }
+
+    fn to_dense(coefficients: &[f64]) -> Array2<f64> {
+        let n = coefficients.len();
+        Array2::from_shape_fn((n, n), |(i, j)| if i >= j { coefficients[i - j] } else { 0.0 })
+    }
+
+    #[test]
+    fn bounds_dominate_exhaustive_search_and_exact_ones_attain_it() {
+        let families: [&[f64]; 5] = [
+            &[1.0, 0.5, 0.375, 0.3125, 0.27, 0.24, 0.22, 0.2],
+            &[1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0],
+            &[1.0, -0.5, -0.125, -0.06, -0.04, -0.03, -0.02],
+            &[1.0, 0.2, 0.9, 0.0, 0.4, -0.3, 0.1],
+            &[1.0, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0],
+        ];
+        for coefficients in families {
+            let matrix = to_dense(coefficients);
+            for times in 1..=4 {
+                for separation in 1..=3 {
+                    let participation = Participation::repeated(times, separation).unwrap();
+                    let truth = brute_force(&matrix, participation);
+                    for bound in
+                        [toeplitz(coefficients, participation), dense(matrix.view(), participation).unwrap()]
+                    {
+                        assert!(bound.squared >= truth, "{bound:?} < {truth} at {participation}");
+                        if bound.exact {
+                            assert!(bound.squared <= truth * (1.0 + 1e-12), "{bound:?} vs {truth}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn rows_are_not_columns() {
+        // The longest row has squared norm 3, the longest column 2: only columns protect anyone.
+        let matrix =
+            Array2::from_shape_vec((3, 3), vec![1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0, 1.0, 1.0]).unwrap();
+        let bound = dense(matrix.view(), Participation::Single).unwrap();
+        assert!(bound.squared >= 2.0 && bound.squared < 2.0 + 1e-12);
+    }
+
+    #[test]
+    fn relations_set_the_change() {
+        let weight = |low, high, relation| {
+            Footprint::scalar(low, high, relation, Participation::Single).unwrap().terms()[0].weight
+        };
+        assert_eq!(weight(0.0, 3.0, Relation::ZeroOut), 3.0);
+        assert_eq!(weight(-4.0, 3.0, Relation::ZeroOut), 4.0);
+        assert!((weight(-4.0, 3.0, Relation::Replace) - 7.0).abs() < 1e-12);
+        let ball =
+            |relation| Footprint::ball(2.0, relation, Participation::Single).unwrap().terms()[0].weight;
+        assert!((ball(Relation::Replace) / ball(Relation::ZeroOut) - 2.0).abs() < 1e-15);
+    }
+
+    #[test]
+    fn bad_footprints_are_refused() {
+        for (low, high) in [(1.0, 0.0), (f64::NAN, 1.0), (0.0, f64::INFINITY), (0.0, 0.0)] {
+            assert!(Footprint::scalar(low, high, Relation::ZeroOut, Participation::Single).is_err());
+        }
+        for radius in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            assert!(Footprint::ball(radius, Relation::ZeroOut, Participation::Single).is_err());
+        }
+        assert!(Participation::repeated(0, 1).is_err() && Participation::repeated(1, 0).is_err());
+        assert!("3".parse::<Participation>().is_err() && "3:x".parse::<Participation>().is_err());
+    }
+
+    #[test]
+    fn domains_refuse_before_anything_happens() {
+        let interval = Domain::Interval { low: 0.0, high: 1.0 };
+        assert!(interval.check(1, &[0.5, 1.0]).is_ok());
+        assert!(matches!(interval.check(4, &[0.5, 1.5]), Err(Error::OutOfBounds { step: 4, index: 1, .. })));
+        assert!(matches!(interval.check(4, &[f64::NAN]), Err(Error::NonFiniteInput { .. })));
+        assert!(Domain::Ball { radius: 5.0 }.check(1, &[3.0, 4.0]).is_ok());
+        assert!(Domain::Ball { radius: 4.9 }.check(1, &[3.0, 4.0]).is_err());
+        assert!(Domain::Encoded.check(1, &[1e300, f64::INFINITY]).is_err());
+    }
+}

@@ -1,0 +1,126 @@
+//! The two trivial strategies: noise on every input, and noise on every output.
+
+use ndarray::Array2;
+
+use super::{Factorization, NoiseFilter, RowNorms, Strategy, check_materializable};
+use crate::error::{Result, check_count};
+use crate::noise::{Side, UnitNoise};
+use crate::sensitivity::{self, Participation, Sensitivity};
+use crate::workload::{Kind, Workload};
+
+/// Independent noise on one side of the workload.
+///
+/// - `identity`: `C = I`, `B = A`. Optimal for the max error of the running average (E∞ = 1).
+/// - `output`: `C = A`, `B = I`.
+///
+/// # Complexity
+/// One O(d) pass per step, no state.
+#[derive(Debug, Clone)]
+pub struct Independent {
+    workload: Workload,
+    steps: usize,
+    side: Side,
+}
+
+impl Independent {
+    /// `C = I`: independent noise on every input.
+    ///
+    /// # Errors
+    /// Zero steps.
+    pub fn on_input(workload: &Workload, steps: usize) -> Result<Self> {
+        Ok(Self { workload: workload.clone(), steps: check_count("steps", steps)?, side: Side::Input })
+    }
+
+    /// `C = A`: independent noise on every release.
+    ///
+    /// # Errors
+    /// Zero steps.
+    pub fn on_output(workload: &Workload, steps: usize) -> Result<Self> {
+        Ok(Self { workload: workload.clone(), steps: check_count("steps", steps)?, side: Side::Output })
+    }
+}
+
+impl Strategy for Independent {
+    fn name(&self) -> &'static str {
+        match self.side {
+            Side::Input => "identity",
+            Side::Output => "output",
+        }
+    }
+
+    fn workload(&self) -> &Workload {
+        &self.workload
+    }
+
+    fn steps(&self) -> usize {
+        self.steps
+    }
+
+    fn sensitivity(&self, participation: Participation) -> Result<Sensitivity> {
+        if self.side == Side::Input {
+            return Ok(Sensitivity::exact(participation.times_within(self.steps) as f64));
+        }
+        if let Some(series) = self.workload.series(self.steps)? {
+            return Ok(sensitivity::toeplitz(&series, participation));
+        }
+        if *self.workload.kind() == Kind::Average && participation.times_within(self.steps) == 1 {
+            // The first column 1, 1/2, …, 1/n is the longest.
+            let first: Vec<f64> = (1..=self.steps).map(|t| (1.0 / t as f64).next_up()).collect();
+            return Ok(Sensitivity::exact(dp_linalg::norms::round_up_sum_of_squares(&first)));
+        }
+        check_materializable(self.steps)?;
+        sensitivity::dense(self.workload.materialize(self.steps)?.view(), participation)
+    }
+
+    fn row_norms(&self) -> Result<RowNorms> {
+        if self.side == Side::Output {
+            return Ok(RowNorms::exact(vec![1.0; self.steps]));
+        }
+        if let Some(series) = self.workload.series(self.steps)? {
+            return Ok(RowNorms::exact(super::prefix_sums_of_squares(&series)));
+        }
+        if *self.workload.kind() == Kind::Average {
+            return Ok(RowNorms::exact((1..=self.steps).map(|t| 1.0 / t as f64).collect()));
+        }
+        check_materializable(self.steps)?;
+        Ok(RowNorms::exact(dp_linalg::norms::row_squared_norms(
+            self.workload.materialize(self.steps)?.view(),
+        )))
+    }
+
+    fn noise_filter(&self, _dimension: usize) -> Result<Box<dyn NoiseFilter>> {
+        Ok(Box::new(Rows { side: self.side, row: 0 }))
+    }
+
+    fn memory(&self, _dimension: usize) -> usize {
+        0
+    }
+
+    fn materialize(&self) -> Result<Factorization> {
+        check_materializable(self.steps)?;
+        let identity = Array2::eye(self.steps);
+        let workload = self.workload.materialize(self.steps)?;
+        Ok(match self.side {
+            Side::Input => Factorization { decoder: workload, strategy: identity },
+            Side::Output => Factorization { decoder: identity, strategy: workload },
+        })
+    }
+}
+
+/// The rows of `z` as they come.
+struct Rows {
+    side: Side,
+    row: usize,
+}
+
+impl NoiseFilter for Rows {
+    fn side(&self) -> Side {
+        self.side
+    }
+
+    fn next_into(&mut self, source: &mut dyn UnitNoise, out: &mut [f64]) -> Result<()> {
+        source.fill_row(self.row, out);
+        self.row += 1;
+        Ok(())
+    }
+}

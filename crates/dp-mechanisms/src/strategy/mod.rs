@@ -1,0 +1,157 @@
+//! Strategies: the matrices C that are measured, and the noise that their measurement leaves in the release.
+//!
+//! A strategy for a workload A is a factorization `A = B C`. What the mechanism adds to the release is `B z`, or
+//! equivalently `ξ = A⁻¹ B z` to the input (`ξ = C⁻¹ z` for a square C). A [`Strategy`] says how sensitive C is,
+//! how large the rows of B are, and streams the noise; matrices appear only in [`Strategy::materialize`], for
+//! tests and small dense programs.
+//!
+//! Lower-triangularity is a property of the interface: a [`NoiseFilter`] makes the noise of step t before that
+//! of step t+1 and never sees the data at all.
+
+pub mod identity;
+
+use std::fmt;
+use std::sync::Arc;
+
+use ndarray::Array2;
+
+use crate::error::{Error, Result};
+use crate::noise::{Side, UnitNoise};
+use crate::sensitivity::{Participation, Sensitivity};
+use crate::workload::Workload;
+
+/// The two factors of a workload, as matrices: `decoder · strategy = A`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Factorization {
+    /// B, with a row per release.
+    pub decoder: Array2<f64>,
+    /// C, with a row per measurement and a column per input.
+    pub strategy: Array2<f64>,
+}
+
+/// The squared norms `‖b_t‖²` of the rows of B: the variance of release t is `σ²‖b_t‖²` per coordinate.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RowNorms {
+    /// One squared norm per step.
+    pub squared: Vec<f64>,
+    /// False when some of them are interpolated between computed ones (very long horizons).
+    pub exact: bool,
+}
+
+impl RowNorms {
+    /// Norms that were all computed.
+    pub fn exact(squared: Vec<f64>) -> Self {
+        Self { squared, exact: true }
+    }
+
+    /// `‖B‖_F² / n`.
+    pub fn mean(&self) -> f64 {
+        dp_linalg::norms::compensated_sum(self.squared.iter().copied()) / self.squared.len() as f64
+    }
+
+    /// `max_t ‖b_t‖²`.
+    pub fn max(&self) -> f64 {
+        self.squared.iter().copied().fold(0.0, f64::max)
+    }
+}
+
+/// A factorization `A = B C` of a workload over a known number of steps.
+pub trait Strategy: fmt::Debug + Send + Sync {
+    /// The name on the command line.
+    fn name(&self) -> &'static str;
+
+    /// The workload A.
+    fn workload(&self) -> &Workload;
+
+    /// The number of steps n.
+    fn steps(&self) -> usize;
+
+    /// `Δ(C)²` for unit changes, computed from the coefficients in use and rounded up.
+    ///
+    /// # Errors
+    /// When no proven bound can be computed (too large a matrix).
+    fn sensitivity(&self, participation: Participation) -> Result<Sensitivity>;
+
+    /// `‖b_t‖²` for every step.
+    ///
+    /// # Errors
+    /// When it would take a matrix that is too large.
+    fn row_norms(&self) -> Result<RowNorms>;
+
+    /// A fresh stream of the strategy's noise for vectors of the given dimension.
+    ///
+    /// # Errors
+    /// What the numeric core refuses.
+    fn noise_filter(&self, dimension: usize) -> Result<Box<dyn NoiseFilter>>;
+
+    /// The number of `f64` values a filter of the given dimension keeps.
+    fn memory(&self, dimension: usize) -> usize;
+
+    /// Both factors as matrices.
+    ///
+    /// # Errors
+    /// More than [`MATERIALIZE_LIMIT`] steps.
+    fn materialize(&self) -> Result<Factorization>;
+}
+
+/// The largest number of steps for which a strategy is written out as a matrix.
+pub const MATERIALIZE_LIMIT: usize = 4096;
+
+/// Refuses to write out a matrix that is too large.
+pub(crate) fn check_materializable(steps: usize) -> Result<()> {
+    if steps > MATERIALIZE_LIMIT {
+        return Err(Error::TooLarge { what: "the matrix of a strategy", steps, limit: MATERIALIZE_LIMIT });
+    }
+    Ok(())
+}
+
+/// The state machine that turns rows of `z` into correlated noise.
+pub trait NoiseFilter: Send {
+    /// Whether [`NoiseFilter::next_into`] writes input noise `ξ_t` or output noise `(B z)_t`.
+    fn side(&self) -> Side;
+
+    /// Writes the noise of the next step, of unit σ. Nothing is allocated per step.
+    ///
+    /// # Errors
+    /// What the numeric core refuses; never depends on data.
+    fn next_into(&mut self, source: &mut dyn UnitNoise, out: &mut [f64]) -> Result<()>;
+}
+
+/// `Σ_{k ≤ t} c_k²` for every t: the squared row norms of a lower-triangular Toeplitz matrix.
+pub(crate) fn prefix_sums_of_squares(coefficients: &[f64]) -> Vec<f64> {
+    let mut sum = 0.0;
+    coefficients
+        .iter()
+        .map(|coefficient| {
+            sum += coefficient * coefficient;
+            sum
+        })
+        .collect()
+}
+
+/// The strategies that [`build`] knows, in the order in which reports list them.
+pub const NAMES: &[&str] = &["identity", "output"];
+
+/// Builds a strategy by name for a workload, horizon and participation (which the optimized ones are fitted to).
+///
+/// # Errors
+/// An unknown name, zero steps, or a workload the strategy does not serve.
+pub fn build(
+    name: &str,
+    workload: &Workload,
+    steps: usize,
+    participation: Participation,
+) -> Result<Arc<dyn Strategy>> {
+    let _ = participation;
+    Ok(match name {
+        "identity" => Arc::new(identity::Independent::on_input(workload, steps)?),
+        "output" => Arc::new(identity::Independent::on_output(workload, steps)?),
+        _ => {
+            return Err(Error::Parse {
+                what: "strategy",
+                text: name.to_owned(),
+                expected: "one of the names that `plan` lists",
+            });
+        }
+    })
+}

@@ -1,0 +1,393 @@
+//! The statistics that are released: lower-triangular matrices A, streamed and never stored as matrices.
+//!
+//! | name | generating function or matrix | state per coordinate |
+//! |---|---|---|
+//! | `count` | `1/(1-x)` | 1 |
+//! | `average` | `diag(1/t) · count` | 1 |
+//! | `window:W` | `(1-x^W)/(1-x)` | a ring of W |
+//! | `exp:A`, A ≥ 1 | `1/(1-x/A)` | 1 |
+//! | `poly:C`, C > 0 | `a_k = (k+1)^{-C}` | the past inputs (no finite recurrence exists) |
+//! | `weights:…` | any finite `a_0 > 0, a_1, …`; zero past the end of the list | the past inputs |
+//! | `momentum:B`, 0 ≤ B < 1 | `M_η M_β`, learning rates η_t | 2 |
+
+mod stream;
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use dp_linalg::series;
+use ndarray::Array2;
+use serde::{Deserialize, Serialize};
+
+pub use stream::{InverseStream, WorkloadStream};
+
+use crate::error::{Error, Result, check_positive};
+
+/// A lower-triangular matrix A whose products with the stream are released.
+///
+/// # Example
+/// ```
+/// use dp_mechanisms::Workload;
+/// let window: Workload = "window:2".parse()?;
+/// let mut stream = window.stream(4, 1)?;
+/// let mut output = [0.0];
+/// let mut sums = Vec::new();
+/// for input in [1.0, 2.0, 3.0, 4.0] {
+///     stream.push(&[input], &mut output)?;
+///     sums.push(output[0]);
+/// }
+/// assert_eq!(sums, [1.0, 3.0, 5.0, 7.0]);
+/// # Ok::<(), dp_mechanisms::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Workload {
+    kind: Kind,
+}
+
+/// The shape of a workload. Values are validated by the constructors of [`Workload`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Kind {
+    /// The running count: every prefix sum.
+    Count,
+    /// The running average.
+    Average,
+    /// The sum of the last `width` inputs.
+    Window {
+        /// The number of inputs, the newest included.
+        width: usize,
+    },
+    /// Weights `alpha^{-k}` for an input k steps old.
+    Exponential {
+        /// The base, at least 1.
+        alpha: f64,
+    },
+    /// Weights `(k+1)^{-power}`.
+    Polynomial {
+        /// The exponent, above 0.
+        power: f64,
+    },
+    /// Given weights; an input older than the list has weight 0.
+    Weights {
+        /// `a_0, a_1, …`
+        weights: Arc<[f64]>,
+    },
+    /// Gradient descent with momentum: `s_t = s_{t-1} + η_t m_t`, `m_t = β m_{t-1} + g_t`.
+    Momentum {
+        /// The momentum β in [0, 1).
+        beta: f64,
+        /// The learning rates η_1, η_2, …; the last one holds for all later steps.
+        rates: Arc<[f64]>,
+    },
+}
+
+impl Workload {
+    /// Every prefix sum.
+    pub fn count() -> Self {
+        Self { kind: Kind::Count }
+    }
+
+    /// Every prefix average.
+    pub fn average() -> Self {
+        Self { kind: Kind::Average }
+    }
+
+    /// The sum of the last `width` inputs.
+    ///
+    /// # Errors
+    /// A width of zero.
+    pub fn window(width: usize) -> Result<Self> {
+        crate::error::check_count("window width", width)?;
+        Ok(Self { kind: Kind::Window { width } })
+    }
+
+    /// Weights `alpha^{-k}`; `alpha = 1` is the count.
+    ///
+    /// # Errors
+    /// An alpha below 1 or not finite.
+    pub fn exponential(alpha: f64) -> Result<Self> {
+        if !(alpha >= 1.0 && alpha.is_finite()) {
+            return Err(Error::OutOfRange {
+                what: "decay alpha",
+                value: alpha,
+                range: "a finite number of at least 1",
+            });
+        }
+        Ok(Self { kind: Kind::Exponential { alpha } })
+    }
+
+    /// Weights `(k+1)^{-power}`.
+    ///
+    /// # Errors
+    /// A power that is not finite and positive.
+    pub fn polynomial(power: f64) -> Result<Self> {
+        check_positive("decay power", power)?;
+        Ok(Self { kind: Kind::Polynomial { power } })
+    }
+
+    /// Any finite weights with a positive first one; zero past the end.
+    ///
+    /// # Errors
+    /// No weights, NaN or infinities among them, or a first weight that is not positive.
+    pub fn weights(weights: &[f64]) -> Result<Self> {
+        let first = *weights.first().ok_or(Error::Empty { what: "weights" })?;
+        check_positive("first weight", first)?;
+        if let Some(value) = weights.iter().find(|value| !value.is_finite()) {
+            return Err(Error::OutOfRange { what: "weight", value: *value, range: "a finite number" });
+        }
+        Ok(Self { kind: Kind::Weights { weights: weights.into() } })
+    }
+
+    /// Momentum β with learning rates η_t; the last rate holds for all later steps.
+    ///
+    /// # Errors
+    /// β outside [0, 1), no rates, or a rate that is not finite and positive.
+    pub fn momentum(beta: f64, rates: &[f64]) -> Result<Self> {
+        if !(0.0..1.0).contains(&beta) {
+            return Err(Error::OutOfRange { what: "momentum", value: beta, range: "[0, 1)" });
+        }
+        if rates.is_empty() {
+            return Err(Error::Empty { what: "learning rates" });
+        }
+        for rate in rates {
+            check_positive("learning rate", *rate)?;
+        }
+        Ok(Self { kind: Kind::Momentum { beta, rates: rates.into() } })
+    }
+
+    /// The shape.
+    pub fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
+    /// The first `steps` coefficients of the generating function, if the workload is Toeplitz.
+    ///
+    /// # Errors
+    /// What the numeric core refuses.
+    pub fn series(&self, steps: usize) -> Result<Option<Vec<f64>>> {
+        Ok(Some(match &self.kind {
+            Kind::Count => series::count(steps),
+            Kind::Window { width } => series::window(*width, steps)?,
+            Kind::Exponential { alpha } => series::exponential(*alpha, steps)?,
+            Kind::Polynomial { power } => series::polynomial(*power, steps)?,
+            Kind::Weights { weights } => {
+                let mut padded: Vec<f64> = weights.iter().copied().take(steps).collect();
+                padded.resize(steps, 0.0);
+                padded
+            }
+            Kind::Momentum { beta, rates } if rates.iter().all(|rate| *rate == rates[0]) => {
+                let mut power = 1.0;
+                let mut sum = 0.0;
+                (0..steps)
+                    .map(|_| {
+                        sum += rates[0] * power;
+                        power *= beta;
+                        sum
+                    })
+                    .collect()
+            }
+            Kind::Average | Kind::Momentum { .. } => return Ok(None),
+        }))
+    }
+
+    /// The learning rate of a step (counted from 0); 1 for workloads without a schedule.
+    pub(crate) fn rate(&self, step: usize) -> f64 {
+        match &self.kind {
+            Kind::Momentum { rates, .. } => rates[step.min(rates.len() - 1)],
+            _ => 1.0,
+        }
+    }
+
+    /// The matrix itself, for tests and dense programs.
+    ///
+    /// # Errors
+    /// What the numeric core refuses.
+    pub fn materialize(&self, steps: usize) -> Result<Array2<f64>> {
+        if let Some(series) = self.series(steps)? {
+            return Ok(Array2::from_shape_fn(
+                (steps, steps),
+                |(i, j)| if i >= j { series[i - j] } else { 0.0 },
+            ));
+        }
+        Ok(match &self.kind {
+            Kind::Momentum { beta, .. } => {
+                let mut matrix = Array2::zeros((steps, steps));
+                for j in 0..steps {
+                    let (mut power, mut sum) = (1.0, 0.0);
+                    for i in j..steps {
+                        sum += self.rate(i) * power;
+                        power *= beta;
+                        matrix[[i, j]] = sum;
+                    }
+                }
+                matrix
+            }
+            _ => Array2::from_shape_fn(
+                (steps, steps),
+                |(i, j)| if i >= j { 1.0 / (i + 1) as f64 } else { 0.0 },
+            ),
+        })
+    }
+
+    /// A stream that applies the workload to `dimension` coordinates, one step at a time.
+    ///
+    /// # Complexity
+    /// O(dimension) per step with the state of the table above; amortized O(dimension · log² steps) for
+    /// polynomial decay and given weights.
+    ///
+    /// # Errors
+    /// Zero steps or dimension.
+    pub fn stream(&self, steps: usize, dimension: usize) -> Result<WorkloadStream> {
+        WorkloadStream::new(self, steps, dimension)
+    }
+
+    /// A stream that undoes the workload: releases in, inputs out.
+    ///
+    /// # Errors
+    /// Zero steps or dimension.
+    pub fn inverse_stream(&self, steps: usize, dimension: usize) -> Result<InverseStream> {
+        InverseStream::new(self, steps, dimension)
+    }
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            Kind::Count => formatter.write_str("count"),
+            Kind::Average => formatter.write_str("average"),
+            Kind::Window { width } => write!(formatter, "window:{width}"),
+            Kind::Exponential { alpha } => write!(formatter, "exp:{alpha}"),
+            Kind::Polynomial { power } => write!(formatter, "poly:{power}"),
+            Kind::Weights { weights } => write!(formatter, "weights[{}]", weights.len()),
+            Kind::Momentum { beta, .. } => write!(formatter, "momentum:{beta}"),
+        }
+    }
+}
+
+impl FromStr for Workload {
+    type Err = Error;
+
+    /// Reads `count`, `average`, `window:W`, `exp:A`, `poly:C` and `momentum:B` (constant learning rate 1).
+    /// Weights come from a file and have no short form.
+    fn from_str(text: &str) -> Result<Self> {
+        let error = || Error::Parse {
+            what: "workload",
+            text: text.to_owned(),
+            expected: "count, average, window:W, exp:A, poly:C or momentum:B",
+        };
+        let (name, value) = match text.split_once(':') {
+            Some((name, value)) => (name, Some(value)),
+            None => (text, None),
+        };
+        let number = || value.and_then(|value| value.parse::<f64>().ok()).ok_or_else(error);
+        match (name, value) {
+            ("count", None) => Ok(Self::count()),
+            ("average", None) => Ok(Self::average()),
+            ("window", Some(width)) => Self::window(width.parse().map_err(|_| error())?),
+            ("exp", Some(_)) => Self::exponential(number()?),
+            ("poly", Some(_)) => Self::polynomial(number()?),
+            ("momentum", Some(_)) => Self::momentum(number()?, &[1.0]),
+            _ => Err(error()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(super) fn all() -> Vec<Workload> {
+        let mut workloads: Vec<Workload> = [
+            "count",
+            "average",
+            "window:1",
+            "window:5",
+            "exp:1",
+            "exp:1.5",
+            "poly:0.5",
+            "poly:2",
+            "momentum:0.9",
+        ]
+        .iter()
+        .map(|text| text.parse().unwrap())
+        .collect();
+        workloads.push(Workload::weights(&[1.0, 0.7, 0.7, -0.1, 0.2]).unwrap());
+        workloads.push(Workload::momentum(0.5, &[1.0, 0.5, 0.25, 2.0]).unwrap());
+        workloads
+    }
+
+    #[test]
+    fn streams_equal_the_matrix_and_invert() {
+        for workload in all() {
+            for (steps, dimension) in [(1, 1), (2, 3), (37, 2)] {
+                let matrix = workload.materialize(steps).unwrap();
+                let inputs = Array2::from_shape_fn((steps, dimension), |(i, j)| {
+                    ((i * 7 + j * 3) % 11) as f64 - 4.0 + 0.25 * j as f64
+                });
+                let expected = matrix.dot(&inputs);
+                let mut forward = workload.stream(steps, dimension).unwrap();
+                let mut backward = workload.inverse_stream(steps, dimension).unwrap();
+                let mut output = vec![0.0; dimension];
+                let mut recovered = vec![0.0; dimension];
+                for t in 0..steps {
+                    forward.push(inputs.row(t).as_slice().unwrap(), &mut output).unwrap();
+                    backward.push(&output, &mut recovered).unwrap();
+                    for j in 0..dimension {
+                        assert!((output[j] - expected[[t, j]]).abs() < 1e-10, "{workload} step {t}");
+                        assert!((recovered[j] - inputs[[t, j]]).abs() < 1e-7, "{workload} step {t} back");
+                    }
+                }
+                assert!(matches!(
+                    forward.push(&vec![0.0; dimension], &mut output),
+                    Err(Error::HorizonReached { .. })
+                ));
+            }
+        }
+    }
+
+    #[test]
+    fn saved_state_continues_the_same_stream() {
+        for workload in all() {
+            let steps = 23;
+            let mut whole = workload.stream(steps, 2).unwrap();
+            let mut output = [0.0; 2];
+            for t in 0..9 {
+                whole.push(&[f64::from(t) + 0.1, 1.0], &mut output).unwrap();
+            }
+            let mut resumed = workload.stream(steps, 2).unwrap();
+            resumed.restore(whole.step(), &whole.state()).unwrap();
+            let mut other = [0.0; 2];
+            for t in 9..steps {
+                whole.push(&[t as f64, -1.0], &mut output).unwrap();
+                resumed.push(&[t as f64, -1.0], &mut other).unwrap();
+                assert_eq!(output, other, "{workload}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_round_trip_and_bad_ones_are_refused() {
+        for text in ["count", "average", "window:32", "exp:1.5", "poly:2", "momentum:0.9"] {
+            assert_eq!(text.parse::<Workload>().unwrap().to_string(), text);
+        }
+        for text in [
+            "",
+            "counts",
+            "window",
+            "window:0",
+            "window:-1",
+            "exp:0.5",
+            "exp:nan",
+            "poly:0",
+            "poly:inf",
+            "momentum:1",
+            "count:3",
+        ] {
+            assert!(text.parse::<Workload>().is_err(), "{text}");
+        }
+        assert!(Workload::weights(&[]).is_err() && Workload::weights(&[0.0]).is_err());
+        assert!(Workload::weights(&[1.0, f64::NAN]).is_err());
+    }
+}

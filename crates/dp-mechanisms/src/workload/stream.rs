@@ -1,0 +1,285 @@
+//! Workloads and their inverses, one step at a time.
+
+use dp_linalg::series;
+use dp_linalg::toeplitz::OnlineToeplitz;
+
+use super::{Kind, Workload};
+use crate::error::{Error, Result, check_count};
+
+/// Applies a workload to a stream of vectors, in the state the table of [`crate::workload`] names.
+pub struct WorkloadStream {
+    workload: Workload,
+    steps: usize,
+    dimension: usize,
+    step: usize,
+    state: State,
+}
+
+enum State {
+    /// One running value per coordinate: count, average, exponential.
+    Running(Vec<f64>),
+    /// The window as suffix sums of the previous block of `width` inputs and a running sum of the current one:
+    /// nothing is ever subtracted, so no error accumulates.
+    Ring { ring: Vec<f64>, current: Vec<f64> },
+    /// Velocity and position of momentum.
+    Momentum { beta: f64, velocity: Vec<f64>, position: Vec<f64> },
+    /// No finite recurrence: an online convolution, and the inputs so far.
+    Convolution { operator: Box<OnlineToeplitz>, history: Vec<f64> },
+}
+
+impl WorkloadStream {
+    pub(super) fn new(workload: &Workload, steps: usize, dimension: usize) -> Result<Self> {
+        check_count("steps", steps)?;
+        check_count("dimension", dimension)?;
+        let zeros = || vec![0.0; dimension];
+        let state = match workload.kind() {
+            Kind::Count | Kind::Average | Kind::Exponential { .. } => State::Running(zeros()),
+            Kind::Window { width } => {
+                State::Ring { ring: vec![0.0; dimension * (*width).min(steps)], current: zeros() }
+            }
+            Kind::Momentum { beta, .. } => {
+                State::Momentum { beta: *beta, velocity: zeros(), position: zeros() }
+            }
+            Kind::Polynomial { .. } | Kind::Weights { .. } => {
+                let weights = workload.series(steps)?.unwrap_or_default();
+                State::Convolution {
+                    operator: Box::new(OnlineToeplitz::new(&weights, dimension)?),
+                    history: Vec::with_capacity(steps * dimension),
+                }
+            }
+        };
+        Ok(Self { workload: workload.clone(), steps, dimension, step: 0, state })
+    }
+
+    /// The number of steps taken so far.
+    pub fn step(&self) -> usize {
+        self.step
+    }
+
+    /// Takes the input of the next step and writes the exact statistic after it.
+    ///
+    /// # Errors
+    /// A wrong number of coordinates, or a step past the horizon; the state is then unchanged.
+    pub fn push(&mut self, input: &[f64], output: &mut [f64]) -> Result<()> {
+        check_step(self.step, self.steps, self.dimension, input, output)?;
+        match &mut self.state {
+            State::Running(sums) => {
+                let (decay, scale) = match self.workload.kind() {
+                    Kind::Exponential { alpha } => (1.0 / alpha, 1.0),
+                    Kind::Average => (1.0, 1.0 / (self.step + 1) as f64),
+                    _ => (1.0, 1.0),
+                };
+                for ((sum, value), out) in sums.iter_mut().zip(input).zip(output) {
+                    *sum = *sum * decay + value;
+                    *out = *sum * scale;
+                }
+            }
+            State::Ring { ring, current } => {
+                let width = ring.len() / self.dimension;
+                let slot = self.step % width;
+                if slot == 0 {
+                    // A block is full: turn its inputs into suffix sums, and start the next block.
+                    for index in (0..ring.len() - self.dimension).rev() {
+                        ring[index] += ring[index + self.dimension];
+                    }
+                    current.fill(0.0);
+                }
+                let older = (slot + 1) * self.dimension;
+                for j in 0..self.dimension {
+                    current[j] += input[j];
+                    ring[slot * self.dimension + j] = input[j];
+                    output[j] = current[j] + ring.get(older + j).copied().unwrap_or(0.0);
+                }
+            }
+            State::Momentum { beta, velocity, position } => {
+                let rate = self.workload.rate(self.step);
+                for j in 0..self.dimension {
+                    velocity[j] = *beta * velocity[j] + input[j];
+                    position[j] += rate * velocity[j];
+                    output[j] = position[j];
+                }
+            }
+            State::Convolution { operator, history } => {
+                operator.push(input, output)?;
+                history.extend_from_slice(input);
+            }
+        }
+        self.step += 1;
+        Ok(())
+    }
+
+    /// Everything the stream knows, as numbers. It contains the true data: treat it as a secret.
+    pub fn state(&self) -> Vec<f64> {
+        match &self.state {
+            State::Running(sums) => sums.clone(),
+            State::Ring { ring, current } => [ring.as_slice(), current].concat(),
+            State::Momentum { velocity, position, .. } => [velocity.as_slice(), position].concat(),
+            State::Convolution { history, .. } => history.clone(),
+        }
+    }
+
+    /// Continues from a saved state.
+    ///
+    /// # Errors
+    /// A state of another length, or a step past the horizon.
+    pub fn restore(&mut self, step: usize, saved: &[f64]) -> Result<()> {
+        let refuse = |expected: usize| {
+            Err(Error::Dimension { what: "the saved workload state", expected, actual: saved.len() })
+        };
+        if step > self.steps {
+            return Err(Error::HorizonReached { horizon: self.steps });
+        }
+        match &mut self.state {
+            State::Running(sums) => {
+                if saved.len() != sums.len() {
+                    return refuse(sums.len());
+                }
+                sums.copy_from_slice(saved);
+            }
+            State::Ring { ring: first, current: second }
+            | State::Momentum { velocity: first, position: second, .. } => {
+                if saved.len() != first.len() + second.len() {
+                    return refuse(first.len() + second.len());
+                }
+                let (left, right) = saved.split_at(first.len());
+                first.copy_from_slice(left);
+                second.copy_from_slice(right);
+            }
+            State::Convolution { history, .. } => {
+                if saved.len() != step * self.dimension || !history.is_empty() {
+                    return refuse(step * self.dimension);
+                }
+                let mut output = vec![0.0; self.dimension];
+                for input in saved.chunks_exact(self.dimension) {
+                    self.push(input, &mut output)?;
+                }
+            }
+        }
+        self.step = step;
+        Ok(())
+    }
+}
+
+/// The true state never leaves through a debug print.
+impl std::fmt::Debug for WorkloadStream {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("WorkloadStream")
+            .field("workload", &self.workload)
+            .field("steps", &self.steps)
+            .field("step", &self.step)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Undoes a workload: given what was released at each step, recovers the input of that step.
+pub struct InverseStream {
+    workload: Workload,
+    steps: usize,
+    dimension: usize,
+    step: usize,
+    state: InverseState,
+}
+
+enum InverseState {
+    /// The previous release (count, average, exponential).
+    Previous(Vec<f64>),
+    /// The last `width` inputs and the previous release.
+    Ring { ring: Vec<f64>, previous: Vec<f64> },
+    /// The previous position and velocity.
+    Momentum { beta: f64, position: Vec<f64>, velocity: Vec<f64> },
+    /// The inverse series, applied online.
+    Convolution(Box<OnlineToeplitz>),
+}
+
+impl InverseStream {
+    pub(super) fn new(workload: &Workload, steps: usize, dimension: usize) -> Result<Self> {
+        check_count("steps", steps)?;
+        check_count("dimension", dimension)?;
+        let zeros = || vec![0.0; dimension];
+        let state = match workload.kind() {
+            Kind::Count | Kind::Average | Kind::Exponential { .. } => InverseState::Previous(zeros()),
+            Kind::Window { width } => {
+                InverseState::Ring { ring: vec![0.0; dimension * (*width).min(steps)], previous: zeros() }
+            }
+            Kind::Momentum { beta, .. } => {
+                InverseState::Momentum { beta: *beta, position: zeros(), velocity: zeros() }
+            }
+            Kind::Polynomial { .. } | Kind::Weights { .. } => {
+                let weights = workload.series(steps)?.unwrap_or_default();
+                let inverse = series::inverse(&weights, steps)?;
+                InverseState::Convolution(Box::new(OnlineToeplitz::new(&inverse, dimension)?))
+            }
+        };
+        Ok(Self { workload: workload.clone(), steps, dimension, step: 0, state })
+    }
+
+    /// Takes the release of the next step and writes the input that explains it.
+    ///
+    /// # Errors
+    /// A wrong number of coordinates, or a step past the horizon; the state is then unchanged.
+    pub fn push(&mut self, release: &[f64], input: &mut [f64]) -> Result<()> {
+        check_step(self.step, self.steps, self.dimension, release, input)?;
+        match &mut self.state {
+            InverseState::Previous(previous) => {
+                // With s_t = decay·s_{t-1} + x_t and the release s_t·scale.
+                let (decay, scale) = match self.workload.kind() {
+                    Kind::Exponential { alpha } => (1.0 / alpha, 1.0),
+                    Kind::Average => (1.0, (self.step + 1) as f64),
+                    _ => (1.0, 1.0),
+                };
+                for ((before, value), out) in previous.iter_mut().zip(release).zip(input) {
+                    let sum = value * scale;
+                    *out = sum - decay * *before;
+                    *before = sum;
+                }
+            }
+            InverseState::Ring { ring, previous } => {
+                let width = ring.len() / self.dimension;
+                let slot = (self.step % width) * self.dimension;
+                for j in 0..self.dimension {
+                    let leaving = std::mem::take(&mut ring[slot + j]);
+                    input[j] = release[j] - previous[j] + leaving;
+                    ring[slot + j] = input[j];
+                    previous[j] = release[j];
+                }
+            }
+            InverseState::Momentum { beta, position, velocity } => {
+                let rate = self.workload.rate(self.step);
+                for j in 0..self.dimension {
+                    let now = (release[j] - position[j]) / rate;
+                    input[j] = now - *beta * velocity[j];
+                    velocity[j] = now;
+                    position[j] = release[j];
+                }
+            }
+            InverseState::Convolution(operator) => operator.push(release, input)?,
+        }
+        self.step += 1;
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for InverseStream {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("InverseStream").field("workload", &self.workload).finish_non_exhaustive()
+    }
+}
+
+/// What every streaming step checks before it changes anything.
+fn check_step(step: usize, steps: usize, dimension: usize, input: &[f64], output: &[f64]) -> Result<()> {
+    if step >= steps {
+        return Err(Error::HorizonReached { horizon: steps });
+    }
+    if input.len() != dimension {
+        return Err(Error::Dimension { what: "the input", expected: dimension, actual: input.len() });
+    }
+    if output.len() != dimension {
+        return Err(Error::Dimension {
+            what: "the output buffer",
+            expected: dimension,
+            actual: output.len(),
+        });
+    }
+    Ok(())
+}
