@@ -85,7 +85,7 @@ fn next_row(previous: &[f64], u: &[f64], j: usize) -> Vec<f64> {
 pub fn sqrt_via_bell(a: &[f64], n: usize) -> Result<Vec<f64>> {
     check_finite("series", a)?;
     let leading = a[0];
-    if !(leading > 0.0) {
+    if leading <= 0.0 {
         return Err(Error::NoSquareRoot { leading });
     }
     if n == 0 {
@@ -125,7 +125,7 @@ pub fn sqrt_via_bell(a: &[f64], n: usize) -> Result<Vec<f64>> {
 fn radius_halvings(a: &[f64]) -> usize {
     let mut halvings = 0;
     // Ends, since the values are finite: at h = 1100 the sum is below 1 for any of them.
-    while halvings < 1100 && !((1..a.len()).map(|i| scaled(a[i], halvings * i).abs()).sum::<f64>() <= 1.0) {
+    while halvings < 1100 && (1..a.len()).map(|i| scaled(a[i], halvings * i).abs()).sum::<f64>() > 1.0 {
         halvings += 1;
     }
     halvings
@@ -351,31 +351,22 @@ mod tests {
         assert_eq!(table.scaled(40, 1), None);
     }
 
-    /// Far past where factorials (k = 170) and the unscaled `T_{k,j}` (k = 1030) overflow.
+    /// Far past where factorials (k = 170) and the unscaled `T_{k,j}` (k = 1030) overflow. In the middle of the last row,
+    /// `C(1999,999)/2^2000` is half the coefficient `C(2000,1000)/4^1000` of the root of the count.
     #[test]
     fn nothing_overflows_at_two_thousand() {
-        let n = 2001;
-        let u = {
-            let mut u = vec![0.5; n];
-            u[1] = 3.0;
-            u
-        };
-        // Only the rows near the diagonal are made: T_{k,k} = a_1^k, T_{k,k-1} = (k-1) a_1^{k-2} a_2.
-        let halvings = radius_halvings(&u);
-        let mut row = vec![0.0; n];
-        row[0] = 1.0;
-        let factors: Vec<f64> = u.iter().enumerate().map(|(i, &x)| scaled(x, halvings * i)).collect();
-        for j in 1..=12 {
-            row = next_row(&row, &factors, j);
-            assert!(row.iter().all(|value| value.abs() <= 1.0));
-        }
-        assert_eq!(row[12] * (12.0 * halvings as f64).exp2(), 3.0_f64.powi(12));
-        let weights: Vec<f64> = half_binomials(n, 40).iter().map(|weight| weight.doubled(0)).collect();
-        let expected: Vec<f64> = series::binomial(-0.5, n)
-            .iter()
-            .enumerate()
-            .map(|(j, c)| if j % 2 == 0 { *c } else { -c })
-            .collect();
+        let table = ScaledBell::new(&[1.0; 2001], 2001).unwrap();
+        assert!(table.rows.iter().flatten().all(|value| (0.0..=1.0).contains(value)));
+        let expected = series::binomial(0.5, 1001)[1000] / 2.0;
+        let actual = table.scaled(2000, 1000).unwrap();
+        assert!((actual - expected).abs() < 1e-11 * expected, "{actual} against {expected}");
+    }
+
+    #[test]
+    fn fixed_point_weights_are_the_binomial_coefficients_of_one_half() {
+        let weights: Vec<f64> = half_binomials(2001, 40).iter().map(|weight| weight.doubled(0)).collect();
+        let mut expected = series::binomial(-0.5, 2001);
+        expected.iter_mut().skip(1).step_by(2).for_each(|value| *value = -*value);
         assert_matches("C(1/2, j)", &weights, &expected);
     }
 

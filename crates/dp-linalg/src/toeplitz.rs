@@ -26,6 +26,7 @@ pub struct LowerToeplitz {
     coefficients: Vec<f64>,
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "a view is passed by value, as a slice is")]
 impl LowerToeplitz {
     /// The operator with these coefficients.
     ///
@@ -43,7 +44,7 @@ impl LowerToeplitz {
     }
 
     /// The number of rows, n; never 0.
-    #[allow(clippy::len_without_is_empty)] // An operator of size 0 cannot be made.
+    #[allow(clippy::len_without_is_empty, reason = "an operator of size 0 cannot be made")]
     pub fn len(&self) -> usize {
         self.coefficients.len()
     }
@@ -175,6 +176,7 @@ mod tests {
     use ndarray::{Array1, ArrayView1, Axis};
     use proptest::prelude::*;
 
+    #[expect(clippy::needless_pass_by_value, reason = "a view is passed by value, as a slice is")]
     fn assert_close(actual: &[f64], expected: ArrayView1<'_, f64>) {
         assert_eq!(actual.len(), expected.len());
         for (x, y) in actual.iter().zip(expected) {
@@ -190,7 +192,7 @@ mod tests {
                 for value in &mut c {
                     *value /= n as f64;
                 }
-                c[0] = 1.5 + c[0];
+                c[0] += 1.5;
                 (LowerToeplitz::new(c).unwrap(), x)
             })
         })
