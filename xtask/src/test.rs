@@ -74,8 +74,9 @@ fn passed(result: Result<()>) -> Result<Outcome> {
 }
 
 fn as_written(shell: &Shell, command: &str) -> Result<Outcome> {
-    let words = command.split_whitespace();
-    passed(cmd!(shell, "env {words...}").run().map_err(Into::into))
+    let mut words = command.split_whitespace();
+    let program = words.next().unwrap_or_default();
+    passed(cmd!(shell, "{program} {words...}").run().map_err(Into::into))
 }
 
 /// The numeric core once more on its other backend; a machine without it is told what it did not check.
