@@ -114,11 +114,6 @@ impl Routines for Faer {
             1.0,
             parallelism(n.min(a.nrows())),
         );
-        for i in 0..n {
-            for j in 0..i {
-                product[[j, i]] = product[[i, j]];
-            }
-        }
         product
     }
 
