@@ -8,10 +8,12 @@
 //! | [`strategy`] | the factorizations `A = B C`, one file each |
 //! | [`sensitivity`] | neighbouring relation, participation, footprint of an encoding |
 //! | [`budget`] | (ε, δ), zCDP, GDP and the exact Gaussian calibration |
+//! | [`certificate`] | lower bounds on the error of any strategy, proved by duality |
 //! | [`plan`] | the only place that computes σ |
 //! | [`noise`] | where `z` comes from, and the correlated noise made of it |
 
 pub mod budget;
+pub mod certificate;
 mod error;
 pub mod noise;
 pub mod plan;

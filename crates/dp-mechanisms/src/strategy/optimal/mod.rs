@@ -1,0 +1,174 @@
+//! The optimal strategy: the dense program `min tr(AᵀW A X⁻¹)` over positive definite X with unit diagonal.
+//!
+//! It serves every workload and every metric, proves by duality how close to the optimum it is, and is the yardstick
+//! for all others. Its price is dense: O(n³) to find, O(n² + n·d) memory, O(t·d) operations at step t.
+
+mod filter;
+mod program;
+
+use std::sync::Arc;
+
+use dp_linalg::{dense, norms};
+use ndarray::{Array2, Axis};
+
+pub use program::{Certificate, Method, Objective, Optimum, Options, solve};
+
+use super::{Factorization, NoiseFilter, RowNorms, Strategy, check_materializable, scaled};
+use crate::certificate;
+use crate::error::{Result, check_count};
+use crate::sensitivity::{self, Participation, Sensitivity};
+use crate::workload::Workload;
+
+/// The strategy of the dense program.
+///
+/// # Privacy
+/// Every column is divided by its norm, rounded up, and the sensitivity is computed from the matrix in use: what the
+/// optimizer did can cost accuracy, never privacy.
+///
+/// # Example
+/// ```
+/// use dp_mechanisms::{Workload, strategy::optimal::Optimal};
+/// let optimal = Optimal::mean(&Workload::count(), 64)?;
+/// assert!((optimal.certificate().error - 4.409397).abs() < 1e-5 && optimal.certificate().gap() < 1e-6);
+/// # Ok::<(), dp_mechanisms::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Optimal {
+    workload: Workload,
+    /// C, lower triangular.
+    strategy: Arc<Array2<f64>>,
+    rows: RowNorms,
+    column_weights: Vec<f64>,
+    certificate: Certificate,
+}
+
+impl Optimal {
+    /// The strategy with the smallest mean squared error, to a relative gap of 1e-6.
+    ///
+    /// # Errors
+    /// As [`Optimal::new`].
+    pub fn mean(workload: &Workload, steps: usize) -> Result<Self> {
+        Self::new(workload, steps, &Objective::Mean, Options::default(), &mut |_, _| ())
+    }
+
+    /// The strategy that minimizes the objective. `progress` is called after every eigendecomposition with their
+    /// number and the relative duality gap.
+    ///
+    /// # Complexity
+    /// See [`solve`]; from the start that is chosen here a handful of steps.
+    ///
+    /// # Errors
+    /// Zero steps, more than [`super::MATERIALIZE_LIMIT`] of them, or as [`solve`].
+    pub fn new(
+        workload: &Workload,
+        steps: usize,
+        objective: &Objective,
+        options: Options,
+        progress: &mut dyn FnMut(usize, f64),
+    ) -> Result<Self> {
+        check_count("steps", steps)?;
+        check_materializable(steps)?;
+        let matrix = workload.materialize(steps)?;
+        let start = start(workload, steps)?;
+        let optimum = solve(matrix.view(), objective, &start, options, progress)?;
+        let Optimum { mut strategy, column_weights, certificate, .. } = optimum;
+        for mut column in strategy.axis_iter_mut(Axis(1)) {
+            let norm = norms::round_up_sum_of_squares(&column.to_vec()).sqrt().next_up();
+            column /= norm;
+        }
+        let decoder = dense::matmul(matrix.view(), dense::inverse_lower(strategy.view())?.view());
+        let rows = RowNorms::exact(norms::row_squared_norms(decoder.view()).to_vec());
+        Ok(Self {
+            workload: workload.clone(),
+            strategy: Arc::new(strategy),
+            rows,
+            column_weights,
+            certificate,
+        })
+    }
+
+    /// What is proved about the objective.
+    pub fn certificate(&self) -> Certificate {
+        self.certificate
+    }
+
+    /// The column weights that prove the lower bound of the certificate.
+    pub fn column_weights(&self) -> &[f64] {
+        &self.column_weights
+    }
+}
+
+/// Column weights near those of the optimal mean squared error.
+///
+/// At the optimum they are `diag(X⁻¹ AᵀA X⁻¹)`. Where the dual can be climbed without matrices that is done first; the
+/// scaled square root gives its own X, at most a fraction of a percent from the optimum; and weights without a
+/// square root start from the columns of A.
+///
+/// # Errors
+/// What the numeric core refuses.
+pub fn start(workload: &Workload, steps: usize) -> Result<Vec<f64>> {
+    if let Some(bound) = certificate::bidiagonal_bound(workload, steps)? {
+        return Ok(bound.column_weights);
+    }
+    scaled_sqrt_start(workload, steps)
+}
+
+/// The column weights of the scaled square root, or of the columns of A where it does not exist.
+///
+/// # Errors
+/// What the numeric core refuses.
+pub fn scaled_sqrt_start(workload: &Workload, steps: usize) -> Result<Vec<f64>> {
+    let usable = |weights: &Vec<f64>| weights.iter().all(|weight| weight.is_normal() && *weight > 0.0);
+    if let Ok(strategy) = scaled::scaled_sqrt(workload, steps) {
+        let Factorization { decoder, strategy } = strategy.materialize()?;
+        let moved = dense::solve_lower(strategy.view(), decoder.t())?;
+        let weights = norms::row_squared_norms(moved.view()).to_vec();
+        if usable(&weights) {
+            return Ok(weights);
+        }
+    }
+    let columns = norms::column_squared_norms(workload.materialize(steps)?.view());
+    Ok(columns.mapv(f64::sqrt).to_vec())
+}
+
+impl Strategy for Optimal {
+    fn name(&self) -> &'static str {
+        "optimal"
+    }
+
+    fn workload(&self) -> &Workload {
+        &self.workload
+    }
+
+    fn steps(&self) -> usize {
+        self.strategy.nrows()
+    }
+
+    fn sensitivity(&self, participation: Participation) -> Result<Sensitivity> {
+        sensitivity::dense(self.strategy.view(), participation)
+    }
+
+    fn row_norms(&self) -> Result<RowNorms> {
+        Ok(self.rows.clone())
+    }
+
+    fn noise_filter(&self, dimension: usize) -> Result<Box<dyn NoiseFilter>> {
+        Ok(filter::build(&self.strategy, dimension))
+    }
+
+    fn memory(&self, dimension: usize) -> usize {
+        self.steps() * (self.steps() + dimension)
+    }
+
+    fn materialize(&self) -> Result<Factorization> {
+        let inverse = dense::inverse_lower(self.strategy.view())?;
+        let workload = self.workload.materialize(self.steps())?;
+        Ok(Factorization {
+            decoder: dense::matmul(workload.view(), inverse.view()),
+            strategy: self.strategy.as_ref().clone(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+use super::*;
+use crate::certificate::dual_certificate;
+use crate::noise::UnitNoise;
+use approx::assert_relative_eq;
+use ndarray::array;
+
+fn workload(text: &str) -> Workload {
+    text.parse().unwrap()
+}
+
+fn optimal(text: &str, steps: usize, objective: &Objective) -> Optimal {
+    Optimal::new(&workload(text), steps, objective, Options::default(), &mut |_, _| ()).unwrap()
+}
+
+#[test]
+fn certified_optima_of_the_mean_squared_error() {
+    // Computed elsewhere by the plain fixed point, to a gap of 1e-9 (the last three to the digits shown).
+    let rows = [
+        ("count", 64, 4.409_397_207, 1e-6),
+        ("count", 256, 6.372_668_147, 1e-6),
+        ("average", 128, 0.022_987_684_89, 1e-6),
+        ("window:16", 128, 4.259_030_289, 1e-6),
+        ("momentum:0.9", 128, 189.574_750_2, 1e-6),
+        ("exp:1.1", 128, 2.156_712_597, 1e-6),
+        ("exp:1.1", 256, 2.1709, 3e-5),
+        ("poly:1", 256, 1.2245, 5e-5),
+    ];
+    for (text, steps, expected, tolerance) in rows {
+        let strategy = optimal(text, steps, &Objective::Mean);
+        let Certificate { error, lower_bound, eigendecompositions } = strategy.certificate();
+        assert!(eigendecompositions <= 5, "{text} at {steps}: {eigendecompositions}");
+        assert!(lower_bound <= error && strategy.certificate().gap() <= 1e-6, "{text} at {steps}");
+        assert_relative_eq!(error, expected, max_relative = tolerance);
+        // What is proved is what is used.
+        let sensitivity = strategy.sensitivity(Participation::Single).unwrap().squared;
+        assert_relative_eq!(sensitivity, 1.0, max_relative = 1e-13);
+        assert_relative_eq!(sensitivity * strategy.row_norms().unwrap().mean(), error, max_relative = 1e-9);
+        let matrix = workload(text).materialize(steps).unwrap();
+        let verified = dual_certificate(matrix.view(), strategy.column_weights()).unwrap();
+        assert_relative_eq!(verified, lower_bound, max_relative = 1e-9);
+    }
+}
+
+#[test]
+fn a_thousand_steps_take_few_eigendecompositions() {
+    let certificate = optimal("count", 1024, &Objective::Mean).certificate();
+    assert_relative_eq!(certificate.error, 8.734_696, max_relative = 1e-6);
+    assert!(certificate.eigendecompositions <= 3, "{certificate:?}");
+}
+
+#[test]
+fn newton_needs_no_good_start_and_agrees_with_the_fixed_point() {
+    for text in ["count", "momentum:0.9", "window:5"] {
+        let matrix = workload(text).materialize(24).unwrap();
+        let run = |method, eigendecompositions| {
+            let options = Options { method, eigendecompositions, ..Options::default() };
+            let mut gaps = Vec::new();
+            let optimum =
+                solve(matrix.view(), &Objective::Mean, &[1.0; 24], options, &mut |_, gap| gaps.push(gap))
+                    .unwrap();
+            assert!(gaps.windows(2).all(|pair| pair[1] <= pair[0]), "{gaps:?}");
+            assert_eq!(gaps.len(), optimum.certificate.eigendecompositions);
+            optimum.certificate
+        };
+        let (newton, plain) = (run(Method::Newton, 10), run(Method::FixedPoint, 2000));
+        assert!(newton.gap() <= 1e-6 && plain.gap() <= 1e-6, "{newton:?} {plain:?}");
+        assert_relative_eq!(newton.error, plain.error, max_relative = 2e-6);
+    }
+}
+
+#[test]
+fn two_steps_by_hand() {
+    // X = [[1, x], [x, 1]]: (3 - 2x)/(1 - x²) is least at x = (3 - √5)/2, where it is φ².
+    let strategy = optimal("count", 2, &Objective::Mean);
+    let golden_ratio = f64::midpoint(1.0, 5.0_f64.sqrt());
+    assert_relative_eq!(strategy.certificate().error, golden_ratio.powi(2) / 2.0, max_relative = 1e-6);
+    let x = strategy.strategy.t().dot(strategy.strategy.as_ref());
+    assert!((x[[0, 1]] - (3.0 - 5.0_f64.sqrt()) / 2.0).abs() < 1e-3);
+    assert_relative_eq!(optimal("count", 1, &Objective::Max).certificate().error, 1.0);
+}
+
+#[test]
+fn the_largest_row() {
+    let rows = [("count", 16, 2.905, 2e-4), ("count", 256, 6.415, 1e-4), ("average", 32, 1.0, 1e-6)];
+    for (text, steps, expected, tolerance) in rows {
+        let strategy = optimal(text, steps, &Objective::Max);
+        assert!(strategy.certificate().gap() <= 1e-6, "{text} at {steps}: {:?}", strategy.certificate());
+        assert_relative_eq!(strategy.certificate().error, expected, max_relative = tolerance);
+        assert_relative_eq!(
+            strategy.row_norms().unwrap().max(),
+            strategy.certificate().error,
+            max_relative = 1e-6
+        );
+    }
+}
+
+#[test]
+fn weighted_rows() {
+    let mean = optimal("count", 32, &Objective::Mean).certificate();
+    let same = optimal("count", 32, &Objective::Weighted(vec![3.0; 32])).certificate();
+    assert_relative_eq!(mean.error, same.error, max_relative = 1e-6);
+    // One release of a sum needs no more noise than one number.
+    let mut last = vec![0.0; 32];
+    last[31] = 1.0;
+    let certificate = optimal("count", 32, &Objective::Weighted(last)).certificate();
+    assert!(certificate.lower_bound <= 1.0 + 1e-9, "{certificate:?}");
+    assert_relative_eq!(certificate.error, 1.0, max_relative = 1e-4);
+    // The inputs after the last release that counts are free.
+    let mut early = vec![0.0; 32];
+    early[..16].fill(1.0);
+    let half = optimal("count", 32, &Objective::Weighted(early)).certificate();
+    let alone = optimal("count", 16, &Objective::Mean).certificate();
+    assert_relative_eq!(half.error, alone.error, max_relative = 1e-4);
+    for weights in [vec![1.0], vec![0.0, 0.0], vec![1.0, -1.0], vec![f64::NAN, 1.0]] {
+        let objective = Objective::Weighted(weights);
+        assert!(Optimal::new(&Workload::count(), 2, &objective, Options::default(), &mut |_, _| ()).is_err());
+    }
+}
+
+/// Row i of z is the i-th unit vector, so that noise is a matrix.
+struct Units;
+
+impl UnitNoise for Units {
+    fn fill_range(&self, row: usize, first: usize, out: &mut [f64]) {
+        for (coordinate, value) in out.iter_mut().enumerate() {
+            *value = if coordinate + first == row { 1.0 } else { 0.0 };
+        }
+    }
+}
+
+#[test]
+fn both_filters_apply_the_inverse() {
+    let strategy = optimal("momentum:0.9", 12, &Objective::Mean);
+    let Factorization { decoder, strategy: matrix } = strategy.materialize().unwrap();
+    let product = decoder.dot(&matrix);
+    let workload = strategy.workload().materialize(12).unwrap();
+    assert!((&product - &workload).iter().all(|difference| difference.abs() < 1e-10));
+    for mut filter in [filter::build(&strategy.strategy, 12), filter::step_by_step(&strategy.strategy, 12)] {
+        let mut noise = Array2::zeros((12, 12));
+        for mut row in noise.outer_iter_mut() {
+            filter.next_into(&mut Units, row.as_slice_mut().unwrap()).unwrap();
+        }
+        assert!((matrix.dot(&noise) - Array2::<f64>::eye(12)).iter().all(|entry| entry.abs() < 1e-12));
+    }
+}
+
+#[test]
+fn repeated_participation_is_bounded_from_the_matrix() {
+    let strategy = optimal("count", 20, &Objective::Mean);
+    let twice = strategy.sensitivity(Participation::repeated(2, 5).unwrap()).unwrap().squared;
+    // Two columns of norm 1 with a non-negative inner product.
+    assert!(twice > 2.0 && twice <= 4.0 + 1e-12, "{twice}");
+}
+
+#[test]
+fn workloads_without_a_square_root_start_elsewhere() {
+    // A generating function with tiny, alternating later weights.
+    let workload = Workload::weights(&[1.0, -0.5, 0.25, 3.0]).unwrap();
+    let strategy = Optimal::mean(&workload, 10).unwrap();
+    assert!(strategy.certificate().gap() <= 1e-6, "{:?}", strategy.certificate());
+    let matrix = array![[2.0, 0.0], [0.0, 1.0]];
+    let options = Options::default();
+    let optimum = solve(matrix.view(), &Objective::Mean, &[1.0, 1.0], options, &mut |_, _| ()).unwrap();
+    assert_relative_eq!(optimum.certificate.error, 2.5, max_relative = 1e-6);
+    assert!(solve(matrix.view(), &Objective::Mean, &[1.0], options, &mut |_, _| ()).is_err());
+}
