@@ -11,6 +11,7 @@
 pub mod identity;
 pub mod optimal;
 pub mod scaled;
+pub mod structured;
 pub mod toeplitz;
 
 use std::fmt;
@@ -133,7 +134,8 @@ pub(crate) fn prefix_sums_of_squares(coefficients: &[f64]) -> Vec<f64> {
 }
 
 /// The strategies that [`build`] knows, in the order in which reports list them.
-pub const NAMES: &[&str] = &["sqrt", "normalized-sqrt", "scaled-sqrt", "optimal", "identity", "output"];
+pub const NAMES: &[&str] =
+    &["sqrt", "normalized-sqrt", "scaled-sqrt", "optimal", "structured", "identity", "output"];
 
 /// Builds a strategy by name for a workload, horizon and participation (which the optimized ones are fitted to).
 ///
@@ -151,6 +153,7 @@ pub fn build(
         "normalized-sqrt" => Arc::new(toeplitz::normalized_sqrt(workload, steps)?),
         "scaled-sqrt" => Arc::new(scaled::scaled_sqrt(workload, steps)?),
         "optimal" => Arc::new(optimal::Optimal::mean(workload, steps)?),
+        "structured" => Arc::new(structured::Structured::new(workload, steps)?),
         "identity" => Arc::new(identity::Independent::on_input(workload, steps)?),
         "output" => Arc::new(identity::Independent::on_output(workload, steps)?),
         _ => {
