@@ -83,12 +83,11 @@ impl SquaredInverse {
         // Downwards: the pivot of row i is q_i + s_i.
         let mut s = shifts;
         added[0] = s;
-        for i in 1..n {
-            let (q, e) = (self.diagonal[i - 1], self.below[i - 1]);
+        for ((q, e), slot) in self.diagonal.iter().zip(&self.below).zip(&mut added[1..]) {
             for lane in 0..LANES {
                 s[lane] = e * (s[lane] / (q + s[lane])) + shifts[lane];
             }
-            added[i] = s;
+            *slot = s;
         }
         // Upwards: the pivot of row i is e_{i-1} + p_i; where both sweeps meet, s_i + p_i - shift is left.
         let mut p_without_shift = [self.diagonal[n - 1]; LANES];

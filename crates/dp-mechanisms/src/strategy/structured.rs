@@ -397,7 +397,9 @@ impl NoiseFilter for Compression {
             None => out.copy_from_slice(&self.release),
         }
         let norm = self.column_norms[t];
-        out.iter_mut().for_each(|value| *value *= norm);
+        for value in out {
+            *value *= norm;
+        }
         self.step += 1;
         Ok(())
     }

@@ -53,7 +53,7 @@ fn newton_needs_no_good_start_and_agrees_with_the_fixed_point() {
     for text in ["count", "momentum:0.9", "window:5"] {
         let matrix = workload(text).materialize(24).unwrap();
         let run = |method, eigendecompositions| {
-            let options = Options { method, eigendecompositions, ..Options::default() };
+            let options = Options { eigendecompositions, method, ..Options::default() };
             let mut gaps = Vec::new();
             let optimum =
                 solve(matrix.view(), &Objective::Mean, &[1.0; 24], options, &mut |_, gap| gaps.push(gap))
