@@ -9,12 +9,16 @@
 //! | [`sensitivity`] | neighbouring relation, participation, footprint of an encoding |
 //! | [`budget`] | (ε, δ), zCDP, GDP and the exact Gaussian calibration |
 //! | [`plan`] | the only place that computes σ |
+//! | [`bounds`] | what nothing can beat |
+//! | [`planner`] | evaluates the strategies for a workload and picks |
 //! | [`noise`] | where `z` comes from, and the correlated noise made of it |
 
+pub mod bounds;
 pub mod budget;
 mod error;
 pub mod noise;
 pub mod plan;
+pub mod planner;
 pub mod sensitivity;
 pub mod strategy;
 pub mod workload;
