@@ -182,8 +182,10 @@ fn sample_rows(workload: &Workload, steps: usize) -> Vec<usize> {
         rows.push(((steps as f64 / (1.0 + (-x).exp())) as usize).min(steps - 1));
     }
     if let Kind::Window { width } = workload.kind() {
-        for factor in [0.25, 0.5, 0.7, 0.85, 0.95, 1.0, 1.05, 1.2, 1.5, 2.0, 3.0, 5.0] {
-            rows.push(((*width as f64 * factor) as usize).min(steps - 1));
+        // The norms have a kink where the window fills up.
+        for distance in (0..usize::BITS).map(|bit| 1_usize << bit).take_while(|distance| *distance < steps) {
+            rows.push(width.saturating_sub(distance).min(steps - 1));
+            rows.push(width.saturating_add(distance).saturating_sub(2).min(steps - 1));
         }
     }
     rows.sort_unstable();
