@@ -1,5 +1,8 @@
 //! Shared ground of the cross-crate tests: the cases, golden values and small independent references.
 
+// A panic is how a test fails.
+#![allow(clippy::missing_panics_doc)]
+
 use std::sync::{Arc, LazyLock};
 
 use dp_linalg::norms;
