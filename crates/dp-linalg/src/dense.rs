@@ -1,1 +1,0 @@
-//! Dense linear algebra behind one backend.
