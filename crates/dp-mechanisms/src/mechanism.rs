@@ -1,0 +1,193 @@
+//! The mechanism: push an input, get the release.
+
+use std::fmt;
+
+use crate::error::{Error, Result};
+use crate::noise::{CorrelatedNoise, GaussianSource, Seed, Side};
+use crate::plan::Plan;
+use crate::snapshot::Snapshot;
+use crate::workload::WorkloadStream;
+
+/// A live stream of private releases: after every input, the statistic of the prefix plus correlated noise,
+/// `(A x)_t + σ (B z)_t`.
+///
+/// A mechanism is not `Clone` (two copies would answer twice with one noise) and prints neither its noise nor
+/// its true state.
+///
+/// # Privacy
+/// All releases together satisfy the plan's budget under its footprint, also when inputs depend on earlier
+/// releases. The guarantee is that of real-valued Gaussian noise; [`crate::noise::discrete`] is for adversaries
+/// who look at the low bits of a floating point number. Refused inputs leave no trace in the state, but *that*
+/// an input was refused is visible to whoever sees the error: validate or clamp with bounds that do not depend
+/// on the data.
+///
+/// # Complexity
+/// Per step that of the workload's stream and of the strategy's noise filter. Nothing is allocated per step.
+///
+/// # Example
+/// ```
+/// use dp_mechanisms::{Budget, Footprint, Mechanism, Participation, Plan, Relation, Workload, strategy};
+/// let strategy = strategy::build("identity", &Workload::count(), 3, Participation::Single)?;
+/// let footprint = Footprint::scalar(0.0, 1.0, Relation::ZeroOut, Participation::Single)?;
+/// let plan = Plan::new(strategy, footprint, Budget::approximate(1.0, 1e-6)?)?;
+/// let mut mechanism = Mechanism::new(plan, 1)?;
+/// let mut count = [0.0];
+/// for visit in [1.0, 0.0, 1.0] {
+///     let release = mechanism.release(&[visit], &mut count)?;
+///     println!("step {}: {} ± {}", release.step, count[0], release.standard_deviation);
+/// }
+/// assert!(mechanism.release(&[1.0], &mut count).is_err(), "the horizon is over");
+/// # Ok::<(), dp_mechanisms::Error>(())
+/// ```
+pub struct Mechanism {
+    plan: Plan,
+    dimension: usize,
+    statistic: WorkloadStream,
+    noise: CorrelatedNoise,
+    seed: Seed,
+    /// The noise of the current step, overwritten at every one.
+    current: Vec<f64>,
+}
+
+/// What is known about a release beside its value.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Release {
+    /// The step, counted from 1.
+    pub step: usize,
+    /// The standard deviation of the noise in each coordinate.
+    pub standard_deviation: f64,
+}
+
+impl Mechanism {
+    /// A mechanism for vectors of the given dimension, with secret noise from the operating system.
+    ///
+    /// # Errors
+    /// A dimension of zero, no system randomness, or what the strategy refuses.
+    pub fn new(plan: Plan, dimension: usize) -> Result<Self> {
+        Self::with_seed(plan, dimension, Seed::from_system()?)
+    }
+
+    /// A mechanism whose noise anybody who knows the seed can repeat and subtract: for tests, demonstrations and
+    /// reproductions only. Its releases are **not private** under a [`Seed::reproducible`] seed.
+    ///
+    /// # Errors
+    /// A dimension of zero, or what the strategy refuses.
+    pub fn reproducible(plan: Plan, dimension: usize, seed: Seed) -> Result<Self> {
+        Self::with_seed(plan, dimension, seed)
+    }
+
+    fn with_seed(plan: Plan, dimension: usize, seed: Seed) -> Result<Self> {
+        crate::error::check_count("dimension", dimension)?;
+        let statistic = plan.strategy().workload().stream(plan.steps(), dimension)?;
+        let source = Box::new(GaussianSource::new(seed.duplicate(), dimension));
+        let noise = CorrelatedNoise::new(plan.strategy().as_ref(), dimension, Side::Output, source)?;
+        Ok(Self { plan, dimension, statistic, noise, seed, current: vec![0.0; dimension] })
+    }
+
+    /// Takes the input of the next step and writes the release after it.
+    ///
+    /// # Errors
+    /// A step past the horizon, a wrong number of coordinates, NaN, infinities, or an input outside the declared
+    /// domain. The mechanism is then exactly as before, and the output untouched.
+    pub fn release(&mut self, input: &[f64], output: &mut [f64]) -> Result<Release> {
+        let step = self.step() + 1;
+        let standard_deviation =
+            self.plan.standard_deviation(step).ok_or(Error::HorizonReached { horizon: self.plan.steps() })?;
+        check_vectors(self.dimension, input, output)?;
+        self.plan.footprint().domain().check(step, input)?;
+        self.noise.next_into(&mut self.current)?;
+        self.statistic.push(input, output)?;
+        let sigma = self.plan.sigma();
+        for (value, noise) in output.iter_mut().zip(&self.current) {
+            *value += sigma * noise;
+        }
+        Ok(Release { step, standard_deviation })
+    }
+
+    /// The number of releases made so far.
+    pub fn step(&self) -> usize {
+        self.statistic.step()
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The number of coordinates of an input.
+    pub fn dimension(&self) -> usize {
+        self.dimension
+    }
+
+    /// Everything needed to continue later. It holds the seed and the true statistic: a secret.
+    ///
+    /// # Complexity
+    /// The size of the workload's state; the noise is not stored but made again from the seed.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::new(
+            self.plan.identity(),
+            self.dimension,
+            self.step(),
+            self.seed.duplicate(),
+            self.statistic.state(),
+        )
+    }
+
+    /// Continues where a snapshot was taken, with the very same noise.
+    ///
+    /// # Privacy
+    /// Resuming twice from one snapshot with *different* data and publishing both gives the difference of the
+    /// data away: the noise cancels. [`crate::durable`] keeps one live copy of the state and locks it.
+    ///
+    /// # Complexity
+    /// That of making the noise of all steps before.
+    ///
+    /// # Errors
+    /// A snapshot of another plan, or one whose contents do not fit the plan.
+    pub fn resume(plan: Plan, snapshot: &Snapshot) -> Result<Self> {
+        let identity = plan.identity();
+        if snapshot.identity() != identity {
+            return Err(Error::State {
+                reason: format!(
+                    "it belongs to another plan; saved: {}; requested: {identity}; resume with the saved plan, or \
+                     start a new state elsewhere",
+                    snapshot.identity()
+                ),
+            });
+        }
+        let mut mechanism = Self::with_seed(plan, snapshot.dimension(), snapshot.seed().duplicate())?;
+        mechanism.statistic.restore(snapshot.step(), snapshot.statistic()).map_err(|error| Error::State {
+            reason: format!("its contents do not fit the plan: {error}"),
+        })?;
+        mechanism.noise.skip_to(snapshot.step(), &mut mechanism.current)?;
+        Ok(mechanism)
+    }
+}
+
+/// Refuses vectors of the wrong length.
+pub(crate) fn check_vectors(dimension: usize, input: &[f64], output: &[f64]) -> Result<()> {
+    for (what, actual) in [("the input", input.len()), ("the output buffer", output.len())] {
+        if actual != dimension {
+            return Err(Error::Dimension { what, expected: dimension, actual });
+        }
+    }
+    Ok(())
+}
+
+/// Neither noise nor true state leaves through a debug print.
+impl fmt::Debug for Mechanism {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Mechanism")
+            .field("plan", &self.plan)
+            .field("dimension", &self.dimension)
+            .field("step", &self.step())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Mechanism {
+    fn drop(&mut self) {
+        zeroize::Zeroize::zeroize(&mut self.current);
+    }
+}
