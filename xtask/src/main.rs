@@ -1,2 +1,91 @@
-//! Development tasks.
-fn main() {}
+//! Development tasks, and a thin door to the command line.
+//!
+//! `cargo xtask <task>` runs one of the tasks below. Every other word belongs to the command line: it is handed to
+//! `dp-cli` as it stands, so that this package neither lists the commands nor depends on the numeric crates.
+
+mod cargo;
+mod openblas;
+mod passthrough;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, ensure};
+use xshell::Shell;
+
+const HELP: &str = "\
+cargo xtask <task>
+
+Development tasks:
+  test                  everything that must hold before a change is merged: formatting, tidy, lints, unit,
+                        integration and documentation tests, rustdoc, and the numeric core on OpenBLAS
+  statistical [filter]  the statistical tests alone, in release, with their output
+  bench [name] [args]   the criterion benches, all or one; further arguments go to `cargo bench`
+  doc                   the documentation of the workspace; a warning is an error
+  tidy                  the rules about the source that no compiler checks
+  help                  this text
+
+Everything else goes to the command line unchanged, for example
+  cargo xtask demo
+  cargo xtask plan --help
+The command line lists its own commands with
+  cargo run --release --quiet -p dp-cli -- --help
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match dispatch(&arguments) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(arguments: &[String]) -> Result<ExitCode> {
+    let shell = Shell::new()?;
+    let Some((task, rest)) = arguments.split_first() else {
+        print!("{HELP}");
+        return Ok(ExitCode::SUCCESS);
+    };
+    match (task.as_str(), rest) {
+        ("help" | "--help" | "-h", []) => print!("{HELP}"),
+        ("test", _) => alone(task, rest).and_then(|()| test::run(&shell))?,
+        ("statistical", filter) => cargo::statistical(&shell, filter)?,
+        ("bench", rest) => cargo::bench(&shell, rest)?,
+        ("doc", _) => alone(task, rest).and_then(|()| cargo::doc(&shell))?,
+        ("tidy", _) => alone(task, rest).and_then(|()| tidy::run(&shell))?,
+        _ => return passthrough::run(&shell, arguments),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses arguments that a task would otherwise silently ignore.
+fn alone(task: &str, rest: &[String]) -> Result<()> {
+    ensure!(rest.is_empty(), "`{task}` takes no arguments, but was given: {}", rest.join(" "));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_names_every_task() {
+        for task in ["test", "statistical", "bench", "doc", "tidy", "help"] {
+            assert!(
+                HELP.lines().any(|line| line.trim_start().starts_with(task)),
+                "{task} is missing from the help"
+            );
+        }
+    }
+
+    #[test]
+    fn surplus_arguments_are_refused_by_name() {
+        assert!(alone("tidy", &[]).is_ok());
+        let message = alone("tidy", &["--fix".to_owned()]).unwrap_err().to_string();
+        assert!(message.contains("tidy") && message.contains("--fix"), "{message}");
+    }
+}

@@ -87,6 +87,11 @@ pub enum Error {
 /// The result of a numeric operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// Refuses a length that is not the one that is needed.
+pub(crate) fn check_length(what: &'static str, expected: usize, actual: usize) -> Result<()> {
+    if expected == actual { Ok(()) } else { Err(Error::Dimension { what, expected, actual }) }
+}
+
 /// Refuses an empty slice and the first value that is NaN or infinite.
 pub(crate) fn check_finite(what: &'static str, values: &[f64]) -> Result<()> {
     if values.is_empty() {

@@ -174,7 +174,7 @@ impl Scratch {
 pub struct Kernel {
     plan: Plan,
     spectrum: Vec<Complex64>,
-    kernel_length: usize,
+    length: usize,
     input_length: usize,
 }
 
@@ -182,7 +182,7 @@ impl std::fmt::Debug for Kernel {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
             .debug_struct("Kernel")
-            .field("kernel_length", &self.kernel_length)
+            .field("length", &self.length)
             .field("input_length", &self.input_length)
             .finish_non_exhaustive()
     }
@@ -194,7 +194,7 @@ impl Kernel {
         let plan = Plan::at_least((kernel.len() + input_length).saturating_sub(1));
         let mut spectrum = vec![Complex64::ZERO; plan.spectrum_size()];
         Scratch::default().spectrum_into(&plan, kernel, &mut spectrum);
-        Self { plan, spectrum, kernel_length: kernel.len(), input_length }
+        Self { plan, spectrum, length: kernel.len(), input_length }
     }
 
     /// Writes the first `out.len()` coefficients of `kernel * input`; those past its end are zero.
@@ -213,7 +213,7 @@ impl Kernel {
             });
         }
         let product = scratch.cyclic_filter(&self.plan, input, &self.spectrum);
-        copy_padded(product, (self.kernel_length + input.len()).saturating_sub(1), out);
+        copy_padded(product, (self.length + input.len()).saturating_sub(1), out);
         Ok(())
     }
 }
@@ -292,6 +292,7 @@ pub fn correlate(a: &[f64], b: &[f64]) -> Vec<f64> {
 /// The first `length` coefficients of `kernel * column` for every column, in parallel over the columns.
 ///
 /// **Complexity** O(d N log N) time for d columns, N = `kernel.len() + columns.nrows()`; one spectrum of the kernel.
+#[expect(clippy::needless_pass_by_value, reason = "a view is passed by value, as a slice is")]
 pub fn convolve_columns(kernel: &[f64], columns: ArrayView2<'_, f64>, length: usize) -> Array2<f64> {
     let kernel = &kernel[..kernel.len().min(length)];
     let rows = columns.nrows().min(length);

@@ -10,6 +10,7 @@
 //! | [`toeplitz`] | lower-triangular Toeplitz operators, offline and online |
 //! | [`rational`] | Toeplitz operators with a rational generating function, streamed in k buffers |
 //! | [`dense`] | eigendecomposition, square roots, LQ, least squares; the only place that knows a backend |
+//! | [`minimize`] | smooth minimization: limited-memory BFGS |
 //! | [`norms`] | column, row, Frobenius, Schatten and spectral norms |
 //! | [`tree`] | dyadic decompositions |
 
@@ -17,6 +18,7 @@ pub mod bell;
 pub mod dense;
 mod error;
 pub mod fft;
+pub mod minimize;
 pub mod norms;
 pub mod rational;
 pub mod series;

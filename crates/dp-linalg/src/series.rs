@@ -135,7 +135,7 @@ pub fn divide(a: &[f64], b: &[f64], n: usize) -> Result<Vec<f64>> {
 pub fn sqrt_recurrence(a: &[f64], n: usize) -> Result<Vec<f64>> {
     check_finite("series", a)?;
     let leading = a[0];
-    if !(leading > 0.0) {
+    if leading <= 0.0 {
         return Err(Error::NoSquareRoot { leading });
     }
     let mut c = Vec::with_capacity(n);

@@ -19,7 +19,7 @@ mod tests;
 
 use ndarray::{Array1, Array2, ArrayView2, Axis, s};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, check_length};
 
 pub use backend::{Backend, available_backends};
 use backend::{ThinSvd, preferred};
@@ -276,10 +276,6 @@ fn check_matrix(what: &'static str, a: ArrayView2<f64>) -> Result<()> {
         Some((index, &value)) => Err(Error::NonFinite { what, index, value }),
         None => Ok(()),
     }
-}
-
-fn check_length(what: &'static str, expected: usize, actual: usize) -> Result<()> {
-    if expected == actual { Ok(()) } else { Err(Error::Dimension { what, expected, actual }) }
 }
 
 fn check_square(what: &'static str, a: ArrayView2<f64>) -> Result<()> {

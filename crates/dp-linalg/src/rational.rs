@@ -1,1 +1,0 @@
-//! Toeplitz operators with a rational generating function.

@@ -1,0 +1,267 @@
+//! Toeplitz operators with a rational generating function.
+//!
+//! [`Rational`] is `c(x) = 1 + Σ_i ω_i x/(1 - θ_i x)`, that is `c_0 = 1` and `c_j = Σ_i ω_i θ_i^{j-1}`: k pairs of numbers
+//! describe a lower-triangular Toeplitz operator of any length, [`RationalStream`] applies it or its inverse with k
+//! buffers per coordinate, and its norms are closed forms in O(k²).
+//!
+//! Poles close to 1 are the interesting ones, so everything inside is computed from the *gap* `1 - θ`, which is an exact
+//! f64 for θ ≥ 1/2; powers, sums and roots then keep their relative accuracy however small the gap is.
+
+mod roots;
+mod stream;
+mod sums;
+
+pub use stream::{RationalStream, Sample};
+
+use crate::error::{Error, Result, check_finite, check_length};
+use crate::norms::compensated_sum;
+use roots::{Mode, reciprocal_modes};
+use sums::{Sum, power};
+
+/// A pole of the workload this close (relative to the larger gap) to a pole of `c⁻¹` makes the partial fractions cancel.
+const COINCIDENT: f64 = 1e-2;
+/// Powers are computed afresh this often, so that rounding does not build up along a long series.
+const REFRESH: usize = 64;
+
+/// The power series `c(x) = 1 + Σ_i ω_i x/(1 - θ_i x)`, `-1 < θ_i < 1`.
+///
+/// # Example
+/// ```
+/// use dp_linalg::rational::Rational;
+/// let c = Rational::new(vec![0.5], vec![0.25])?;
+/// assert_eq!(c.coefficients(4), [1.0, 0.25, 0.125, 0.0625]);
+/// // (1 - x/4)/(1 - x/2) inverted swaps the two factors.
+/// assert_eq!(c.inverse()?.theta(), [0.25]);
+/// # Ok::<(), dp_linalg::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rational {
+    theta: Vec<f64>,
+    omega: Vec<f64>,
+}
+
+impl Rational {
+    /// The series with the poles `1/θ_i` and the weights ω_i; equal θ are allowed and add their weights.
+    ///
+    /// # Errors
+    /// There is no pole, the two lengths differ, a weight is not finite or a θ is not in (-1, 1).
+    pub fn new(theta: Vec<f64>, omega: Vec<f64>) -> Result<Self> {
+        check_poles("theta", &theta)?;
+        check_finite("omega", &omega)?;
+        check_length("omega", theta.len(), omega.len())?;
+        Ok(Rational { theta, omega })
+    }
+
+    /// `c(x) = Π(1 - θ̂_j x)/Π(1 - θ_j x)` with as many zeros as poles: `ω_i = Π_j(θ_i - θ̂_j)/Π_{l≠i}(θ_i - θ_l)`.
+    ///
+    /// Interlacing roots `θ_1 > θ̂_1 > θ_2 > θ̂_2 > …` give positive weights, and exchanging the arguments gives the
+    /// inverse.
+    ///
+    /// **Complexity** O(k²).
+    ///
+    /// # Errors
+    /// The lengths differ or are 0, a root is not in (-1, 1), or two of the θ are equal.
+    pub fn from_roots(theta: &[f64], theta_hat: &[f64]) -> Result<Self> {
+        check_poles("theta", theta)?;
+        check_poles("theta_hat", theta_hat)?;
+        check_length("theta_hat", theta.len(), theta_hat.len())?;
+        let mut omega = Vec::with_capacity(theta.len());
+        for (i, &pole) in theta.iter().enumerate() {
+            // Numerator and denominator are interleaved so that neither product over- or underflows by itself.
+            let mut weight = pole - theta_hat[i];
+            for (l, (&other, &zero)) in theta.iter().zip(theta_hat).enumerate() {
+                if l != i {
+                    if other == pole {
+                        return Err(Error::OutOfRange {
+                            what: "theta",
+                            value: pole,
+                            range: "distinct values",
+                        });
+                    }
+                    weight *= (pole - zero) / (pole - other);
+                }
+            }
+            omega.push(weight);
+        }
+        Rational::new(theta.to_vec(), omega)
+    }
+
+    /// The number k of poles, and of buffers a stream needs for each coordinate.
+    pub fn buffers(&self) -> usize {
+        self.theta.len()
+    }
+
+    /// The θ_i.
+    pub fn theta(&self) -> &[f64] {
+        &self.theta
+    }
+
+    /// The ω_i.
+    pub fn omega(&self) -> &[f64] {
+        &self.omega
+    }
+
+    /// The first n coefficients `c_0 … c_{n-1}`.
+    ///
+    /// **Complexity** O(n k).
+    pub fn coefficients(&self, n: usize) -> Vec<f64> {
+        let mut coefficients = vec![0.0; n];
+        let Some((first, rest)) = coefficients.split_first_mut() else { return coefficients };
+        *first = 1.0;
+        for (&theta, &omega) in self.theta.iter().zip(&self.omega) {
+            for (block, chunk) in rest.chunks_mut(REFRESH).enumerate() {
+                let mut term = omega * power(1.0 - theta, block * REFRESH);
+                for coefficient in chunk {
+                    *coefficient += term;
+                    term *= theta;
+                }
+            }
+        }
+        coefficients
+    }
+
+    /// The reciprocal `1/c(x)`, again of this form and with as many poles: its poles are the zeros of c, which separate the
+    /// poles of c and are found one per interval.
+    ///
+    /// The poles are rounded to f64. The closed forms below do not go through this rounding.
+    ///
+    /// **Complexity** O(k²) up to the number of bits.
+    ///
+    /// # Errors
+    /// The weights are not all of one sign (the zeros need not be real then), or a zero of c lies on or inside the unit
+    /// circle, so that the coefficients of the inverse do not decay.
+    pub fn inverse(&self) -> Result<Self> {
+        let modes = self.inverse_modes()?;
+        Rational::new(
+            modes.iter().map(|mode| 1.0 - mode.gap).collect(),
+            modes.iter().map(|mode| mode.weight).collect(),
+        )
+    }
+
+    fn inverse_modes(&self) -> Result<Vec<Mode>> {
+        reciprocal_modes(self.modes().collect())
+    }
+
+    fn modes(&self) -> impl Iterator<Item = Mode> {
+        self.theta.iter().zip(&self.omega).map(|(&theta, &weight)| Mode { gap: 1.0 - theta, weight })
+    }
+
+    /// `Σ_{k<n} c_k²`, the squared norm of the first column of the n×n operator.
+    ///
+    /// **Complexity** O(k²), whatever n is.
+    pub fn sum_of_squares(&self, n: usize) -> f64 {
+        let Some(rest) = n.checked_sub(1) else { return 0.0 };
+        let modes: Vec<Mode> = self.modes().collect();
+        1.0 + quadratic_form(&modes, Sum::Plain, rest)
+    }
+
+    /// `‖B‖_F²` for the n×n Toeplitz matrix B of `b(x) = c(x)⁻¹/(1-x)`, prefix sums behind the inverse operator:
+    /// `Σ_{t≤n} Σ_{k<t} b_k²`.
+    ///
+    /// **Complexity** O(k²) when all weights have one sign; O(n k) otherwise, where no closed form in real numbers exists.
+    pub fn prefix_sum_of_squares(&self, n: usize) -> f64 {
+        self.quotient_sum(0.0, Sum::Triangular, n)
+    }
+
+    /// The last and largest squared row norm of the matrix of [`Rational::prefix_sum_of_squares`], `Σ_{k<n} b_k²`.
+    ///
+    /// **Complexity** as there.
+    pub fn prefix_row_sum_of_squares(&self, n: usize) -> f64 {
+        self.quotient_sum(0.0, Sum::Plain, n)
+    }
+
+    /// [`Rational::prefix_sum_of_squares`] with exponential decay: `b(x) = c(x)⁻¹/(1-x/α)`, α ≥ 1.
+    ///
+    /// **Complexity** as there; also O(n k) when 1/α is within one percent (of the gaps) of a pole of the inverse.
+    ///
+    /// # Errors
+    /// α is not a finite number of at least 1.
+    pub fn decayed_sum_of_squares(&self, alpha: f64, n: usize) -> Result<f64> {
+        Ok(self.quotient_sum(gap_of_decay(alpha)?, Sum::Triangular, n))
+    }
+
+    /// The last and largest squared row norm of the matrix of [`Rational::decayed_sum_of_squares`].
+    ///
+    /// **Complexity** as there.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn decayed_row_sum_of_squares(&self, alpha: f64, n: usize) -> Result<f64> {
+        Ok(self.quotient_sum(gap_of_decay(alpha)?, Sum::Plain, n))
+    }
+
+    /// The chosen sum of `b_k²` for `b = c⁻¹/(1 - p x)`, `p = 1 - gap`.
+    fn quotient_sum(&self, gap: f64, sum: Sum, n: usize) -> f64 {
+        match self.quotient_modes(gap) {
+            Some(modes) => quadratic_form(&modes, sum, n),
+            None => self.quotient_sum_term_by_term(1.0 - gap, sum, n),
+        }
+    }
+
+    /// `b_k = r p^k + Σ_i β_i θ̂_i^k` with `r = 1/c` at the pole and `β_i = -ω̂_i/(p - θ̂_i)`, where that is well conditioned.
+    ///
+    /// For positive weights and p above every pole of c, all of r and β are positive: nothing cancels in the sums.
+    fn quotient_modes(&self, gap: f64) -> Option<Vec<Mode>> {
+        let mut modes = self.inverse_modes().ok()?;
+        for mode in &mut modes {
+            let distance = mode.gap - gap;
+            if distance.abs() <= COINCIDENT * mode.gap.max(gap) {
+                return None;
+            }
+            mode.weight /= -distance;
+        }
+        let value = 1.0 + compensated_sum(self.modes().map(|mode| mode.weight / (mode.gap - gap)));
+        // A pole of c exactly at p makes the value infinite and the residue 0, which is right.
+        modes.push(Mode { gap, weight: 1.0 / value });
+        Some(modes)
+    }
+
+    /// The same sum from the recurrence of `b`, O(n k).
+    fn quotient_sum_term_by_term(&self, pole: f64, sum: Sum, n: usize) -> f64 {
+        let mut buffers = vec![0.0; self.buffers()];
+        let mut term = 0.0;
+        let mut impulse = 1.0;
+        compensated_sum((0..n).map(|k| {
+            let mut inverse = impulse;
+            for (&omega, &buffer) in self.omega.iter().zip(&buffers) {
+                inverse -= omega * buffer;
+            }
+            for (&theta, buffer) in self.theta.iter().zip(&mut buffers) {
+                *buffer = theta * *buffer + inverse;
+            }
+            impulse = 0.0;
+            term = pole * term + inverse;
+            term * term * sum.weight(k, n)
+        }))
+    }
+}
+
+/// `Σ_{i,l} w_i w_l S((1-γ_i)(1-γ_l), n)`, the chosen sum of the squares of `Σ_i w_i (1-γ_i)^k`.
+fn quadratic_form(modes: &[Mode], sum: Sum, n: usize) -> f64 {
+    compensated_sum(modes.iter().enumerate().flat_map(|(i, a)| {
+        modes[..=i].iter().enumerate().map(move |(l, b)| {
+            let twice = if l == i { 1.0 } else { 2.0 };
+            // 1 - (1-γ_a)(1-γ_b) without the cancellation.
+            let gap = a.gap + b.gap - a.gap * b.gap;
+            twice * a.weight * b.weight * sum.of_powers(gap, n)
+        })
+    }))
+}
+
+fn gap_of_decay(alpha: f64) -> Result<f64> {
+    if !(alpha >= 1.0 && alpha.is_finite()) {
+        return Err(Error::OutOfRange { what: "alpha", value: alpha, range: "1 ≤ alpha < ∞" });
+    }
+    Ok((alpha - 1.0) / alpha)
+}
+
+fn check_poles(what: &'static str, theta: &[f64]) -> Result<()> {
+    check_finite(what, theta)?;
+    match theta.iter().find(|theta| theta.abs() >= 1.0) {
+        Some(&value) => Err(Error::OutOfRange { what, value, range: "-1 < θ < 1" }),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

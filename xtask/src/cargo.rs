@@ -1,0 +1,52 @@
+//! The tasks that are one call of cargo.
+
+use anyhow::Result;
+use xshell::{Shell, cmd};
+
+use crate::openblas;
+
+/// Runs the statistical tests alone, in release, with the figures they print.
+pub(crate) fn statistical(shell: &Shell, filter: &[String]) -> Result<()> {
+    Ok(cmd!(shell, "cargo test --release -p dp-tests --test statistics -- --nocapture {filter...}").run()?)
+}
+
+/// Runs the criterion benches: all of them, or the one that is named first.
+///
+/// The OpenBLAS groups are measured where the library is installed; a bench never installs it.
+pub(crate) fn bench(shell: &Shell, arguments: &[String]) -> Result<()> {
+    let (target, rest) = split_target(arguments);
+    let features: &[&str] = if openblas::links(shell)? { &["--features", "openblas"] } else { &[] };
+    Ok(cmd!(shell, "cargo bench -p dp-benches {features...} {target...} {rest...}").run()?)
+}
+
+/// Builds the documentation of every workspace crate; a warning is an error.
+pub(crate) fn doc(shell: &Shell) -> Result<()> {
+    let _warnings_are_errors = shell.push_env("RUSTDOCFLAGS", "-D warnings");
+    Ok(cmd!(shell, "cargo doc --no-deps --workspace").run()?)
+}
+
+/// Separates the name of a bench, if the first argument is one, from what cargo gets as it stands.
+fn split_target(arguments: &[String]) -> (Vec<&str>, &[String]) {
+    match arguments.split_first() {
+        Some((name, rest)) if !name.starts_with('-') => (vec!["--bench", name], rest),
+        _ => (Vec::new(), arguments),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        line.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn only_a_leading_word_names_a_bench() {
+        let named = words("toeplitz -- --quick");
+        assert_eq!(split_target(&named), (vec!["--bench", "toeplitz"], &named[1..]));
+        let unnamed = words("-- toeplitz");
+        assert_eq!(split_target(&unnamed), (vec![], &unnamed[..]));
+        assert_eq!(split_target(&[]), (vec![], &[][..]));
+    }
+}
