@@ -56,7 +56,10 @@ impl StateFile {
         let key = match read_key(key)? {
             Some(key) => key,
             None if path.exists() => {
-                return Err(refuse(key, "the key of this state is missing; give the file it was sealed with"));
+                return Err(refuse(
+                    key,
+                    "the key of this state is missing; give the file it was sealed with",
+                ));
             }
             None => make_key(key)?,
         };
@@ -319,9 +322,7 @@ fn open_sealed(key: &[u8; 32], bytes: &[u8]) -> Result<Snapshot> {
 
 fn system_bytes(bytes: &mut [u8]) -> Result<()> {
     use rand::TryRng;
-    rand::rngs::SysRng
-        .try_fill_bytes(bytes)
-        .map_err(|error| Error::Entropy { reason: error.to_string() })
+    rand::rngs::SysRng.try_fill_bytes(bytes).map_err(|error| Error::Entropy { reason: error.to_string() })
 }
 
 /// The path with something appended to its file name.
@@ -422,4 +423,199 @@ fn make_key(path: &Path) -> Result<Zeroizing<[u8; 32]>> {
     };
     write().map_err(|error| refuse(path, &error.to_string()))?;
     Ok(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mechanism::tests::plan as make_plan;
+
+    fn plan(steps: usize) -> Plan {
+        make_plan("identity", "count", steps).unwrap()
+    }
+
+    fn open(directory: &Path) -> DurableMechanism {
+        let file = StateFile::open(&directory.join("state"), None).unwrap();
+        DurableMechanism::open(plan(6), 2, file).unwrap()
+    }
+
+    fn reason(result: Result<Option<Snapshot>>) -> String {
+        match result {
+            Err(Error::State { reason }) => reason,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn resumes_with_the_releases_that_were_not_acknowledged() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut mechanism = open(directory.path());
+        assert!(mechanism.last_committed().is_empty());
+        mechanism.stage(&[1.0, 0.5]).unwrap();
+        mechanism.stage(&[0.0, 0.5]).unwrap();
+        assert_eq!(mechanism.step(), 0, "nothing is visible before it is durable");
+        let first = mechanism.commit().unwrap().clone();
+        assert_eq!(first.iter().map(|(step, _)| step).collect::<Vec<_>>(), [1, 2]);
+        // Killed with a step staged: nobody has seen it, so it never happened.
+        mechanism.stage(&[1.0, 1.0]).unwrap();
+        drop(mechanism);
+        let mut mechanism = open(directory.path());
+        assert_eq!(mechanism.step(), 2);
+        assert_eq!(*mechanism.last_committed(), first);
+        assert!(mechanism.stage(&[f64::NAN, 0.0]).is_err());
+        mechanism.stage(&[1.0, 1.0]).unwrap();
+        assert!(mechanism.acknowledge().is_err());
+        let second = mechanism.commit().unwrap().clone();
+        assert_eq!(second.iter().map(|(step, _)| step).collect::<Vec<_>>(), [3]);
+        mechanism.acknowledge().unwrap();
+        drop(mechanism);
+        let mechanism = open(directory.path());
+        assert!(mechanism.last_committed().is_empty() && mechanism.step() == 3);
+    }
+
+    #[test]
+    fn interrupted_runs_release_what_an_uninterrupted_one_does() {
+        let run = |group: usize| {
+            let directory = tempfile::tempdir().unwrap();
+            let mut seen: Vec<Vec<f64>> = Vec::new();
+            while seen.len() < 6 {
+                let file = StateFile::open(&directory.path().join("state"), None).unwrap();
+                let seed = Seed::reproducible(4);
+                let mut mechanism = DurableMechanism::open_reproducible(plan(6), 2, file, seed).unwrap();
+                for t in mechanism.step()..(mechanism.step() + group).min(6) {
+                    mechanism.stage(&[t as f64 / 6.0, 1.0]).unwrap();
+                }
+                seen.extend(mechanism.commit().unwrap().iter().map(|(_, release)| release.to_vec()));
+            }
+            seen
+        };
+        assert_eq!(run(1), run(6));
+        assert_eq!(run(4), run(6));
+    }
+
+    #[test]
+    fn damage_at_any_byte_and_any_truncation_is_refused() {
+        let mut mechanism = Mechanism::new(plan(6), 2).unwrap();
+        let mut release = [0.0; 2];
+        mechanism.release(&[1.0, -1.0], &mut release).unwrap();
+        let snapshot = mechanism.snapshot().with_releases(release.to_vec()).unwrap();
+        let key = [7; 32];
+        let sealed = seal(&key, &snapshot).unwrap();
+        let opened = open_sealed(&key, &sealed).unwrap();
+        assert_eq!(opened.releases(), release);
+        assert_eq!(opened.statistic(), snapshot.statistic());
+        assert_eq!(opened.seed().expose(), snapshot.seed().expose());
+        let refused = |bytes: &[u8]| matches!(open_sealed(&key, bytes), Err(Error::State { .. }));
+        for index in 0..sealed.len() {
+            let mut damaged = sealed.clone();
+            for bit in 0..8 {
+                damaged[index] ^= 1 << bit;
+                assert!(refused(&damaged), "byte {index}, bit {bit}");
+                damaged[index] ^= 1 << bit;
+            }
+            assert!(refused(&sealed[..index]), "truncated to {index}");
+        }
+        let mut extended = sealed.clone();
+        extended.push(0);
+        assert!(refused(&extended));
+        // Nothing secret stands in the file as it is.
+        let secret = snapshot.seed().expose();
+        assert!(!sealed.windows(8).any(|window| secret.windows(8).any(|part| part == window)));
+        let value = snapshot.statistic()[0].to_le_bytes();
+        assert!(!sealed.windows(8).any(|window| window == value));
+    }
+
+    #[test]
+    fn every_refusal_has_a_reason_of_its_own() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state");
+        let mut mechanism = open(directory.path());
+        mechanism.stage(&[0.0, 0.0]).unwrap();
+        mechanism.commit().unwrap();
+        drop(mechanism);
+        let intact = fs::read(&path).unwrap();
+        let with = |change: &dyn Fn(&mut Vec<u8>)| {
+            let mut bytes = intact.clone();
+            change(&mut bytes);
+            fs::write(&path, bytes).unwrap();
+            reason(StateFile::open(&path, None).unwrap().read())
+        };
+        let reasons = [
+            with(&|bytes| bytes[0] ^= 1),
+            with(&|bytes| bytes[8] = 9),
+            with(&|bytes| bytes.truncate(100)),
+            with(&|bytes| {
+                let last = bytes.len() - 1;
+                bytes[last] ^= 1;
+            }),
+        ];
+        for (reason, expected) in
+            reasons.iter().zip(["not a state file", "version 9", "truncated or extended", "seal is broken"])
+        {
+            assert!(reason.contains(expected), "{reason}");
+        }
+        fs::write(&path, &intact).unwrap();
+        let file = StateFile::open(&path, None).unwrap();
+        let other = DurableMechanism::open(plan(7), 2, file).unwrap_err();
+        assert!(other.to_string().contains("another plan"), "{other}");
+        let file = StateFile::open(&path, None).unwrap();
+        assert!(matches!(DurableMechanism::open(plan(6), 3, file), Err(Error::Dimension { .. })));
+        // Another key, a missing key, a short key.
+        let other_key = directory.path().join("other.key");
+        make_key(&other_key).unwrap();
+        let broken = reason(StateFile::open(&path, Some(&other_key)).unwrap().read());
+        assert!(broken.contains("another key"), "{broken}");
+        let missing = StateFile::open(&path, Some(&directory.path().join("none"))).unwrap_err();
+        assert!(missing.to_string().contains("missing"), "{missing}");
+        let key = beside(&path, ".key");
+        fs::remove_file(&key).unwrap();
+        owner_only().open(&key).unwrap().write_all(&[1; 31]).unwrap();
+        let short = StateFile::open(&path, None).unwrap_err();
+        assert!(short.to_string().contains("32 bytes"), "{short}");
+    }
+
+    #[test]
+    fn two_processes_cannot_use_one_state() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state");
+        let held = StateFile::open(&path, None).unwrap();
+        let refused = StateFile::open(&path, None).unwrap_err();
+        assert!(refused.to_string().contains("another process"), "{refused}");
+        drop(held);
+        assert!(StateFile::open(&path, None).is_ok());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn key_and_state_are_for_their_owner_only() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state");
+        let mut mechanism = open(directory.path());
+        mechanism.stage(&[0.0, 0.0]).unwrap();
+        mechanism.commit().unwrap();
+        drop(mechanism);
+        let key = beside(&path, ".key");
+        for file in [&path, &key] {
+            assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
+        let refused = StateFile::open(&path, None).unwrap_err();
+        assert!(refused.to_string().contains("chmod 600"), "{refused}");
+    }
+
+    #[test]
+    fn a_failed_write_shows_nothing_and_can_be_repeated() {
+        let directory = tempfile::tempdir().unwrap();
+        let inner = directory.path().join("inner");
+        fs::create_dir(&inner).unwrap();
+        let mut mechanism = open(&inner);
+        mechanism.stage(&[0.0, 0.0]).unwrap();
+        let away = directory.path().join("away");
+        fs::rename(&inner, &away).unwrap();
+        assert!(mechanism.commit().is_err());
+        assert_eq!(mechanism.step(), 0);
+        fs::rename(&away, &inner).unwrap();
+        assert_eq!(mechanism.commit().unwrap().len(), 1);
+    }
 }

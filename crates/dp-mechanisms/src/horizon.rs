@@ -146,9 +146,9 @@ impl DoublingMechanism {
         let index = self.epochs.len();
         let start = self.step();
         let too_long = Error::HorizonReached { horizon: start };
-        let length = self.first_epoch.checked_shl(index as u32).filter(|length| *length > 0).ok_or(too_long)?;
-        let plan =
-            plan_epoch(&self.workload, &self.strategy, &self.footprint, &self.budget, start, length)?;
+        let length =
+            self.first_epoch.checked_shl(index as u32).filter(|length| *length > 0).ok_or(too_long)?;
+        let plan = plan_epoch(&self.workload, &self.strategy, &self.footprint, &self.budget, start, length)?;
         let noise = epoch_noise(&self.seed, index as u64, &plan, self.dimension)?;
         if is_convolution(&self.workload) {
             let mut longer = self.workload.stream(start.saturating_add(length), self.dimension)?;
@@ -190,7 +190,11 @@ impl DoublingMechanism {
         if known {
             Ok(variance.sqrt())
         } else {
-            Err(Error::OutOfRange { what: "step", value: step as f64, range: "a step of an epoch that has begun" })
+            Err(Error::OutOfRange {
+                what: "step",
+                value: step as f64,
+                range: "a step of an epoch that has begun",
+            })
         }
     }
 
@@ -335,11 +339,11 @@ fn workload_row(workload: &Workload, step: usize, columns: std::ops::Range<usize
     if let Some(series) = workload.series(step)? {
         return Ok(columns.map(|j| series[step - 1 - j]).collect());
     }
-    // Momentum: Σ_{i=j}^{step-1} η_i β^{i-j}, from the last column backwards. The average never comes here.
-    let beta = match workload.kind() {
-        Kind::Momentum { beta, .. } => *beta,
-        _ => 0.0,
+    let Kind::Momentum { beta, .. } = workload.kind() else {
+        // The average, the only other workload that is not Toeplitz.
+        return Ok(vec![1.0 / step as f64; columns.len()]);
     };
+    // Momentum: Σ_{i=j}^{step-1} η_i β^{i-j}, from the last column backwards.
     let mut row = vec![0.0; columns.len()];
     let mut sum = 0.0;
     for j in (columns.start..step).rev() {
@@ -349,4 +353,165 @@ fn workload_row(workload: &Workload, step: usize, columns: std::ops::Range<usize
         }
     }
     Ok(row)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sensitivity::Relation;
+
+    fn mechanism(
+        workload: &Workload,
+        strategy: &str,
+        participation: Participation,
+        first: usize,
+    ) -> DoublingMechanism {
+        let footprint = Footprint::scalar(-1.0, 1.0, Relation::ZeroOut, participation).unwrap();
+        let budget = Budget::gaussian(0.7).unwrap();
+        let seed = Seed::reproducible(5);
+        DoublingMechanism::reproducible(workload, strategy, footprint, budget, 1, first, seed).unwrap()
+    }
+
+    fn run(mechanism: &mut DoublingMechanism, steps: usize) -> Vec<f64> {
+        let mut output = [0.0];
+        (0..steps)
+            .map(|t| {
+                let release = mechanism.release(&[f64::from(t as u32 % 3) - 1.0], &mut output).unwrap();
+                assert_eq!(release.step, t + 1);
+                output[0]
+            })
+            .collect()
+    }
+
+    fn workloads() -> Vec<Workload> {
+        let mut all: Vec<Workload> =
+            ["count", "average", "window:5", "window:100", "exp:1.2", "poly:0.7", "momentum:0.9"]
+                .map(|text| text.parse().unwrap())
+                .into();
+        all.push(Workload::weights(&[1.0, 0.5, 0.5, 0.1]).unwrap());
+        all.push(Workload::momentum(0.5, &[1.0, 0.5, 0.25, 2.0, 1.0, 0.5]).unwrap());
+        all
+    }
+
+    #[test]
+    fn the_statistic_is_exact_through_every_epoch() {
+        for workload in workloads() {
+            // Two budgets with the same seed: the noise differs by a known factor, so it can be removed.
+            let footprint =
+                || Footprint::scalar(-1.0, 1.0, Relation::ZeroOut, Participation::Single).unwrap();
+            let mut releases = [1.0, 2.0].map(|mu| {
+                let budget = Budget::gaussian(mu).unwrap();
+                let seed = Seed::reproducible(9);
+                let mut mechanism =
+                    DoublingMechanism::reproducible(&workload, "identity", footprint(), budget, 1, 3, seed)
+                        .unwrap();
+                run(&mut mechanism, 40)
+            });
+            let exact = workload.materialize(40).unwrap();
+            let inputs: Vec<f64> = (0..40).map(|t| f64::from(t % 3) - 1.0).collect();
+            let exact = exact.dot(&ndarray::aview1(&inputs));
+            let [one, two] = &mut releases;
+            for t in 0..40 {
+                assert!((2.0 * two[t] - one[t] - exact[t]).abs() < 1e-9, "{workload} step {}", t + 1);
+            }
+        }
+    }
+
+    #[test]
+    fn standard_deviations_equal_those_of_the_matrices() {
+        for workload in workloads() {
+            for strategy in ["identity", "output"] {
+                let mut mechanism = mechanism(&workload, strategy, Participation::Single, 3);
+                run(&mut mechanism, 30);
+                for step in 1..=30 {
+                    let mut variance = 0.0;
+                    for epoch in mechanism.epochs.iter().filter(|epoch| epoch.start < step) {
+                        // The whole covariance of the epoch's input noise, from its factors.
+                        let length = epoch.plan.steps();
+                        let decoder = epoch.plan.strategy().materialize().unwrap().decoder;
+                        let block = epoch.plan.strategy().workload().materialize(length).unwrap();
+                        let noise = dp_linalg::dense::solve_lower(block.view(), decoder.view()).unwrap();
+                        let row = workload.materialize(40).unwrap();
+                        let end = epoch.end().min(40);
+                        let row = row.slice(ndarray::s![step - 1, epoch.start..end]);
+                        let moved = row.dot(&noise.slice(ndarray::s![..end - epoch.start, ..]));
+                        variance += epoch.plan.sigma().powi(2) * moved.dot(&moved);
+                    }
+                    let found = mechanism.standard_deviation(step).unwrap();
+                    assert!(
+                        (found / variance.sqrt() - 1.0).abs() < 1e-9,
+                        "{workload} {strategy} step {step}: {found}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn any_split_of_the_participations_stays_within_the_budget() {
+        for (times, separation) in [(1, 1), (3, 2), (5, 4), (4, 100)] {
+            let participation = Participation::repeated(times, separation).unwrap();
+            for strategy in ["identity", "output"] {
+                let mut mechanism = mechanism(&Workload::count(), strategy, participation, 4);
+                run(&mut mechanism, 60);
+                // The best use of the first epochs with at most m participations, exactly.
+                let mut worst = vec![0.0_f64; times + 1];
+                for epoch in &mechanism.epochs {
+                    let variance = epoch.plan.sigma().powi(2);
+                    let most = participation.times_within(epoch.plan.steps());
+                    let before = worst.clone();
+                    for (total, value) in worst.iter_mut().enumerate() {
+                        for m in 1..=total.min(most) {
+                            let participation = Participation::repeated(m, separation).unwrap();
+                            let own = epoch.plan.strategy().sensitivity(participation).unwrap().squared;
+                            *value = value.max(before[total - m] + own / variance);
+                        }
+                    }
+                }
+                let budget = 0.7_f64.powi(2);
+                assert!(worst[times] <= budget, "{strategy} {participation}: {}", worst[times]);
+                assert!(
+                    worst[times] >= 0.99 * budget,
+                    "{strategy} {participation}: wasteful, {}",
+                    worst[times]
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn refused_inputs_leave_no_trace() {
+        let workload = Workload::count();
+        let mut touched = mechanism(&workload, "identity", Participation::Single, 2);
+        let mut untouched = mechanism(&workload, "identity", Participation::Single, 2);
+        for t in 0..20 {
+            let (mut a, mut b) = ([0.0], [0.0]);
+            for bad in [f64::NAN, f64::INFINITY, 1.5, -1.1] {
+                assert!(touched.release(&[bad], &mut a).is_err());
+            }
+            assert!(touched.release(&[0.0, 0.0], &mut a).is_err());
+            assert!(touched.release(&[0.0], &mut []).is_err());
+            let input = [f64::from(t % 2)];
+            assert_eq!(touched.release(&input, &mut a).unwrap(), untouched.release(&input, &mut b).unwrap());
+            assert_eq!(a, b);
+        }
+    }
+
+    #[test]
+    fn constructors_refuse_what_makes_no_sense() {
+        let make = |dimension, first, terms: Vec<Term>| {
+            let footprint = Footprint::encoded(terms, Relation::ZeroOut).unwrap();
+            let budget = Budget::gaussian(1.0).unwrap();
+            DoublingMechanism::new(&Workload::count(), "identity", footprint, budget, dimension, first)
+        };
+        let single = Term { weight: 1.0, participation: Participation::Single };
+        let twice = Term { weight: 1.0, participation: Participation::repeated(2, 1).unwrap() };
+        assert!(make(1, 4, vec![single]).is_ok());
+        assert!(make(0, 4, vec![single]).is_err());
+        assert!(make(1, 0, vec![single]).is_err());
+        assert!(make(1, 4, vec![single, twice]).is_err());
+        let mut printed = make(1, 4, vec![single]).unwrap();
+        printed.release(&[123_456.0], &mut [0.0]).unwrap();
+        assert!(!format!("{printed:?}").contains("123456"));
+    }
 }

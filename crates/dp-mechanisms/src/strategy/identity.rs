@@ -83,9 +83,8 @@ impl Strategy for Independent {
             return Ok(RowNorms::exact((1..=self.steps).map(|t| 1.0 / t as f64).collect()));
         }
         check_materializable(self.steps)?;
-        Ok(RowNorms::exact(dp_linalg::norms::row_squared_norms(
-            self.workload.materialize(self.steps)?.view(),
-        )))
+        let matrix = self.workload.materialize(self.steps)?;
+        Ok(RowNorms::exact(dp_linalg::norms::row_squared_norms(matrix.view()).to_vec()))
     }
 
     fn noise_filter(&self, _dimension: usize) -> Result<Box<dyn NoiseFilter>> {
