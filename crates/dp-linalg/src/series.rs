@@ -7,7 +7,7 @@
 //!
 //! With `ĉ` the computed and `c` the exact coefficients:
 //!
-//! - *Elementwise*, `|ĉ_k - c_k| ≤ 1e-14 |c_k|` for every k: [`binomial`], [`count`], [`exponential`], [`polynomial`],
+//! - *Elementwise*, `|ĉ_k - c_k| ≤ 1e-12 |c_k|` for every k: [`binomial`], [`count`], [`exponential`], [`polynomial`],
 //!   [`window`], [`sqrt_exponential`], [`sqrt_window`] (linear recurrences, carried with double-double numbers).
 //! - *Normwise*, `max_k |ĉ_k - c_k| ≤ 1e-12 max_k |c_k|`: [`sqrt`], [`inverse`], [`product`], [`divide`] for series whose
 //!   result stays of moderate size. An FFT product spreads its rounding error evenly over all coefficients, so a tail
@@ -261,8 +261,8 @@ pub fn sqrt_exponential(alpha: f64, n: usize) -> Result<Vec<f64>> {
 ///
 /// `c² = a` gives `2 a c' = a' c`, and with `a = (1-x^w)/(1-x)` the sparse recurrence
 /// `2k c_k = (2k-1) c_{k-1} + (2k-3w) c_{k-w} - (2k-1-3w) c_{k-w-1}`.
-/// A rounding error made once stays for ever while `c_k` decays like `k^{-3/2}`, so in plain `f64` the tail loses all
-/// its digits near k = 10⁶; carried with double-double numbers it keeps them.
+/// A rounding error made once stays for ever while `c_k` decays like `k^{-3/2}`: in plain `f64` the relative error at
+/// k = 2²⁰ is 6e-8 for w = 3 and 2e-9 for w = 1000; carried with double-double numbers all digits are kept.
 ///
 /// **Complexity** O(n) time and memory.
 ///

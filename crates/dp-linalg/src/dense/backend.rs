@@ -58,7 +58,7 @@ pub(super) trait Routines: Sync {
     /// Reads the lower triangle; values ascending.
     fn symmetric_eigen(&self, a: ArrayView2<f64>) -> Result<SymmetricEigen>;
     fn matmul(&self, a: ArrayView2<f64>, b: ArrayView2<f64>) -> Array2<f64>;
-    /// `aᵀ a`, exactly symmetric.
+    /// `aᵀ a`; only the lower triangle means anything.
     fn gram(&self, a: ArrayView2<f64>) -> Array2<f64>;
     /// Descending.
     fn singular_values(&self, a: ArrayView2<f64>) -> Result<Array1<f64>>;

@@ -2,14 +2,14 @@
 
 use faer::diag::Diag;
 use faer::dyn_stack::{MemBuffer, MemStack};
-use faer::linalg::cholesky::llt::factor::{cholesky_in_place, cholesky_in_place_scratch};
+use faer::linalg::cholesky::llt::factor::{LltRegularization, cholesky_in_place, cholesky_in_place_scratch};
 use faer::linalg::evd::{ComputeEigenvectors, self_adjoint_evd, self_adjoint_evd_scratch};
 use faer::linalg::matmul::{matmul, triangular};
 use faer::linalg::qr::no_pivoting::factor::{qr_in_place, qr_in_place_scratch, recommended_block_size};
 use faer::linalg::svd::{ComputeSvdVectors, svd, svd_scratch};
 use faer::linalg::triangular_inverse::invert_lower_triangular;
 use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
-use faer::{Accum, Mat, MatMut, MatRef, Par};
+use faer::{Accum, Mat, MatMut, MatRef, Par, Spec};
 use ndarray::{Array1, Array2, ArrayView2, CowArray, Ix2, ShapeBuilder};
 
 use super::SymmetricEigen;
@@ -38,13 +38,11 @@ fn contiguous(a: ArrayView2<f64>) -> CowArray<f64, Ix2> {
 /// faer's view of a matrix that [`contiguous`] has prepared.
 fn view<'a>(a: &'a CowArray<f64, Ix2>) -> MatRef<'a, f64> {
     let (rows, columns) = a.dim();
-    match a.as_slice() {
-        Some(row_major) => MatRef::from_row_major_slice(row_major, rows, columns),
-        None => {
-            let column_major = a.as_slice_memory_order().expect("one piece by construction");
-            MatRef::from_column_major_slice(column_major, rows, columns)
-        }
+    if let Some(row_major) = a.as_slice() {
+        return MatRef::from_row_major_slice(row_major, rows, columns);
     }
+    let column_major = a.as_slice_memory_order().expect("one piece by construction");
+    MatRef::from_column_major_slice(column_major, rows, columns)
 }
 
 /// faer's view of an array that was just allocated in row-major order.
@@ -79,14 +77,14 @@ impl Routines for Faer {
         let a = contiguous(a);
         let mut values = Diag::zeros(n);
         let mut vectors = column_major_zeros(n, n);
-        let scratch = self_adjoint_evd_scratch::<f64>(n, ComputeEigenvectors::Yes, par, Default::default());
+        let scratch = self_adjoint_evd_scratch::<f64>(n, ComputeEigenvectors::Yes, par, Spec::default());
         self_adjoint_evd(
             view(&a),
             values.as_mut(),
             Some(column_major_mut(&mut vectors)),
             par,
             MemStack::new(&mut MemBuffer::new(scratch)),
-            Default::default(),
+            Spec::default(),
         )
         .map_err(|_| Error::NoConvergence { routine: "symmetric eigendecomposition" })?;
         Ok(SymmetricEigen { values: to_array(&values), vectors })
@@ -116,11 +114,6 @@ impl Routines for Faer {
             1.0,
             parallelism(n.min(a.nrows())),
         );
-        for i in 0..n {
-            for j in 0..i {
-                product[[j, i]] = product[[i, j]];
-            }
-        }
         product
     }
 
@@ -131,7 +124,7 @@ impl Routines for Faer {
         let a = contiguous(a);
         let mut values = Diag::zeros(size);
         let none = ComputeSvdVectors::No;
-        let scratch = svd_scratch::<f64>(rows, columns, none, none, par, Default::default());
+        let scratch = svd_scratch::<f64>(rows, columns, none, none, par, Spec::default());
         svd(
             view(&a),
             values.as_mut(),
@@ -139,7 +132,7 @@ impl Routines for Faer {
             None,
             par,
             MemStack::new(&mut MemBuffer::new(scratch)),
-            Default::default(),
+            Spec::default(),
         )
         .map_err(|_| Error::NoConvergence { routine: "singular values" })?;
         Ok(to_array(&values))
@@ -154,7 +147,7 @@ impl Routines for Faer {
         let mut left = column_major_zeros(rows, size);
         let mut right = column_major_zeros(columns, size);
         let thin = ComputeSvdVectors::Thin;
-        let scratch = svd_scratch::<f64>(rows, columns, thin, thin, par, Default::default());
+        let scratch = svd_scratch::<f64>(rows, columns, thin, thin, par, Spec::default());
         svd(
             view(&a),
             values.as_mut(),
@@ -162,7 +155,7 @@ impl Routines for Faer {
             Some(column_major_mut(&mut right)),
             par,
             MemStack::new(&mut MemBuffer::new(scratch)),
-            Default::default(),
+            Spec::default(),
         )
         .map_err(|_| Error::NoConvergence { routine: "singular value decomposition" })?;
         Ok((ThinSvd { left, right }, to_array(&values)))
@@ -175,13 +168,13 @@ impl Routines for Faer {
         let block = recommended_block_size::<f64>(rows, columns);
         let mut factors = copy_of(a);
         let mut coefficients = Mat::zeros(block, size);
-        let scratch = qr_in_place_scratch::<f64>(rows, columns, block, par, Default::default());
+        let scratch = qr_in_place_scratch::<f64>(rows, columns, block, par, Spec::default());
         qr_in_place(
             factors.as_mut(),
             coefficients.as_mut(),
             par,
             MemStack::new(&mut MemBuffer::new(scratch)),
-            Default::default(),
+            Spec::default(),
         );
         let mut upper = Array2::zeros((size, columns));
         view_mut(&mut upper).copy_from(factors.get(..size, ..));
@@ -192,13 +185,13 @@ impl Routines for Faer {
         let n = a.nrows();
         let par = parallelism(n);
         let mut factor = copy_of(a);
-        let scratch = cholesky_in_place_scratch::<f64>(n, par, Default::default());
+        let scratch = cholesky_in_place_scratch::<f64>(n, par, Spec::default());
         cholesky_in_place(
             factor.as_mut(),
-            Default::default(),
+            LltRegularization::default(),
             par,
             MemStack::new(&mut MemBuffer::new(scratch)),
-            Default::default(),
+            Spec::default(),
         )
         .ok()?;
         let mut lower = Array2::zeros((n, n));

@@ -6,6 +6,8 @@
 //!
 //! The cores belong to rayon: faer's parallelism is rayon's, and OpenBLAS is kept to one thread.
 
+#![allow(clippy::needless_pass_by_value, reason = "an array view is a reference already")]
+
 mod backend;
 #[cfg(feature = "faer")]
 mod faer_backend;
@@ -72,17 +74,11 @@ pub fn symmetric_function(eigen: &SymmetricEigen, f: impl Fn(f64) -> f64) -> Arr
     if values.iter().all(|&value| value >= 0.0) {
         // W Wᵀ with W = V diag(√f) needs one triangle only.
         let scaled = &eigen.vectors * &values.mapv(f64::sqrt);
-        return preferred().gram(scaled.t());
+        return gram(scaled.t());
     }
     let scaled = &eigen.vectors * &values;
     let mut product = preferred().matmul(scaled.view(), eigen.vectors.t());
-    for i in 0..product.nrows() {
-        for j in 0..i {
-            let mean = 0.5 * (product[[i, j]] + product[[j, i]]);
-            product[[i, j]] = mean;
-            product[[j, i]] = mean;
-        }
-    }
+    mirror_lower(&mut product);
     product
 }
 
@@ -199,7 +195,9 @@ pub fn matmul_with(backend: Backend, a: ArrayView2<f64>, b: ArrayView2<f64>) -> 
 ///
 /// **Complexity** O(m n²), one triangle of it with faer.
 pub fn gram(a: ArrayView2<f64>) -> Array2<f64> {
-    preferred().gram(a)
+    let mut product = preferred().gram(a);
+    mirror_lower(&mut product);
+    product
 }
 
 /// The singular values of `a`, descending.
@@ -266,6 +264,15 @@ fn scaled_svd(a: ArrayView2<f64>) -> Result<ThinSvd> {
 /// A copy of the lower triangle in row-major order, exactly zero above it.
 fn lower_triangle(a: ArrayView2<f64>) -> Array2<f64> {
     Array2::from_shape_fn(a.raw_dim(), |(i, j)| if j <= i { a[[i, j]] } else { 0.0 })
+}
+
+/// Makes a matrix exactly symmetric by repeating its lower triangle above the diagonal.
+fn mirror_lower(a: &mut Array2<f64>) {
+    for i in 0..a.nrows() {
+        for j in 0..i {
+            a[[j, i]] = a[[i, j]];
+        }
+    }
 }
 
 fn check_matrix(what: &'static str, a: ArrayView2<f64>) -> Result<()> {

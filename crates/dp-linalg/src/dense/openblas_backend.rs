@@ -2,11 +2,11 @@
 
 use ndarray::{Array1, Array2, ArrayView2, CowArray, Ix2};
 use ndarray_linalg::error::LinalgError;
-use ndarray_linalg::{Cholesky, Diag, Eigh, JobSvd, QR, SVDDC, SolveTriangular, UPLO};
+use ndarray_linalg::{Cholesky, Diag, EighInto, JobSvd, QR, SVDDC, SolveTriangular, UPLO};
 
-use super::SymmetricEigen;
 use super::backend::{Routines, ThinSvd};
 use super::threads;
+use super::{SymmetricEigen, mirror_lower};
 use crate::error::{Error, Result};
 
 pub(super) struct OpenBlas;
@@ -25,8 +25,10 @@ fn failed(routine: &'static str) -> impl Fn(LinalgError) -> Error {
 
 impl Routines for OpenBlas {
     fn symmetric_eigen(&self, a: ArrayView2<f64>) -> Result<SymmetricEigen> {
-        let (values, vectors) =
-            row_major(&a).eigh(UPLO::Lower).map_err(failed("symmetric eigendecomposition"))?;
+        // ndarray-linalg reads the other triangle of a row-major matrix, so both have to hold the same numbers.
+        let mut a = row_major(&a).into_owned();
+        mirror_lower(&mut a);
+        let (values, vectors) = a.eigh_into(UPLO::Lower).map_err(failed("symmetric eigendecomposition"))?;
         Ok(SymmetricEigen { values, vectors })
     }
 
@@ -36,13 +38,7 @@ impl Routines for OpenBlas {
     }
 
     fn gram(&self, a: ArrayView2<f64>) -> Array2<f64> {
-        let mut product = self.matmul(a.t(), a);
-        for i in 0..product.nrows() {
-            for j in 0..i {
-                product[[j, i]] = product[[i, j]];
-            }
-        }
-        product
+        self.matmul(a.t(), a)
     }
 
     fn singular_values(&self, a: ArrayView2<f64>) -> Result<Array1<f64>> {

@@ -42,7 +42,7 @@ pub(super) fn reciprocal_modes(mut modes: Vec<Mode>) -> Result<Vec<Mode>> {
         ends.push(last + active.iter().map(|mode| mode.weight).sum::<f64>());
     } else if !active.is_empty() {
         let at_one = 1.0 + active.iter().map(|mode| mode.weight / mode.gap).sum::<f64>();
-        if !(at_one > 0.0) {
+        if at_one.is_nan() || at_one <= 0.0 {
             return Err(Error::OutOfRange { what: "c(1)", value: at_one, range: "positive" });
         }
         ends.insert(0, 0.0);

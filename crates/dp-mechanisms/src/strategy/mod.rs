@@ -9,6 +9,8 @@
 //! of step t+1 and never sees the data at all.
 
 pub mod identity;
+pub mod scaled;
+pub mod toeplitz;
 
 use std::fmt;
 use std::sync::Arc;
@@ -130,7 +132,7 @@ pub(crate) fn prefix_sums_of_squares(coefficients: &[f64]) -> Vec<f64> {
 }
 
 /// The strategies that [`build`] knows, in the order in which reports list them.
-pub const NAMES: &[&str] = &["identity", "output"];
+pub const NAMES: &[&str] = &["sqrt", "normalized-sqrt", "scaled-sqrt", "identity", "output"];
 
 /// Builds a strategy by name for a workload, horizon and participation (which the optimized ones are fitted to).
 ///
@@ -144,6 +146,9 @@ pub fn build(
 ) -> Result<Arc<dyn Strategy>> {
     let _ = participation;
     Ok(match name {
+        "sqrt" => Arc::new(toeplitz::sqrt(workload, steps)?),
+        "normalized-sqrt" => Arc::new(toeplitz::normalized_sqrt(workload, steps)?),
+        "scaled-sqrt" => Arc::new(scaled::scaled_sqrt(workload, steps)?),
         "identity" => Arc::new(identity::Independent::on_input(workload, steps)?),
         "output" => Arc::new(identity::Independent::on_output(workload, steps)?),
         _ => {

@@ -18,7 +18,6 @@ use std::sync::Arc;
 
 use dp_linalg::series;
 use ndarray::Array2;
-use serde::{Deserialize, Serialize};
 
 pub use stream::{InverseStream, WorkloadStream};
 
@@ -40,14 +39,13 @@ use crate::error::{Error, Result, check_positive};
 /// assert_eq!(sums, [1.0, 3.0, 5.0, 7.0]);
 /// # Ok::<(), dp_mechanisms::Error>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Workload {
     kind: Kind,
 }
 
 /// The shape of a workload. Values are validated by the constructors of [`Workload`].
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Kind {
     /// The running count: every prefix sum.

@@ -1,0 +1,216 @@
+//! The noise of Toeplitz strategies, streamed: `ξ_t = (T⁻¹ D1⁻¹ z)_t / D2_t`.
+
+use dp_linalg::fft;
+use dp_linalg::rational::RationalStream;
+use dp_linalg::toeplitz::OnlineToeplitz;
+use ndarray::Array2;
+
+use super::{Core, Scaling};
+use crate::error::Result;
+use crate::noise::{Side, UnitNoise};
+use crate::strategy::NoiseFilter;
+
+/// Up to this many values the whole noise of a known horizon is made at once by FFT; above it, online.
+const WHOLE_HORIZON_LIMIT: usize = 1 << 25;
+
+/// The filter that suits the core.
+pub(super) fn build(
+    core: &Core,
+    scaling: Option<&Scaling>,
+    steps: usize,
+    dimension: usize,
+) -> Result<Box<dyn NoiseFilter>> {
+    let scaling = scaling.cloned();
+    Ok(match core {
+        Core::Full { inverse, .. } if steps.saturating_mul(dimension) <= WHOLE_HORIZON_LIMIT => {
+            Box::new(WholeHorizon { inverse: inverse.clone(), scaling, noise: None, step: 0 })
+        }
+        Core::Full { inverse, .. } => Box::new(Scaled {
+            scaling,
+            step: 0,
+            scratch: vec![0.0; dimension],
+            inner: Online(Box::new(OnlineToeplitz::new(inverse, dimension)?)),
+        }),
+        Core::Rational(rational) => Box::new(Scaled {
+            scaling,
+            step: 0,
+            scratch: vec![0.0; dimension],
+            inner: Buffers(RationalStream::new(rational, dimension)?),
+        }),
+        Core::Banded(band) => {
+            let band = &band[..band.len().min(steps)];
+            let inner = Recursive { taps: Taps::new(&band[1..], dimension), leading: band[0] };
+            Box::new(Scaled { scaling, step: 0, scratch: vec![0.0; dimension], inner })
+        }
+        Core::BandedInverse(band) => {
+            let band = &band[..band.len().min(steps)];
+            let inner = Finite { taps: Taps::new(&band[1..], dimension), leading: band[0] };
+            Box::new(Scaled { scaling, step: 0, scratch: vec![0.0; dimension], inner })
+        }
+    })
+}
+
+/// One application of `T⁻¹` to the next vector.
+trait Inverse: Send {
+    fn next(&mut self, z: &[f64], out: &mut [f64]) -> Result<()>;
+}
+
+struct Online(Box<OnlineToeplitz>);
+
+impl Inverse for Online {
+    fn next(&mut self, z: &[f64], out: &mut [f64]) -> Result<()> {
+        Ok(self.0.push(z, out)?)
+    }
+}
+
+struct Buffers(RationalStream);
+
+impl Inverse for Buffers {
+    fn next(&mut self, z: &[f64], out: &mut [f64]) -> Result<()> {
+        Ok(self.0.solve_step(z, out)?)
+    }
+}
+
+/// The last few vectors with a weight for each age: `Σ_k w_k v_{t-1-k}`.
+struct Taps {
+    weights: Vec<f64>,
+    ring: Vec<f64>,
+    dimension: usize,
+    newest: usize,
+}
+
+impl Taps {
+    fn new(weights: &[f64], dimension: usize) -> Self {
+        Self { weights: weights.to_vec(), ring: vec![0.0; weights.len() * dimension], dimension, newest: 0 }
+    }
+
+    /// Adds `sign · Σ_k w_k v_{t-1-k}` to `out`.
+    fn accumulate(&self, sign: f64, out: &mut [f64]) {
+        let slots = self.weights.len();
+        for (age, weight) in self.weights.iter().enumerate() {
+            let start = (self.newest + slots - age) % slots * self.dimension;
+            for (value, past) in out.iter_mut().zip(&self.ring[start..start + self.dimension]) {
+                *value += sign * weight * past;
+            }
+        }
+    }
+
+    fn remember(&mut self, vector: &[f64]) {
+        if self.weights.is_empty() {
+            return;
+        }
+        self.newest = (self.newest + 1) % self.weights.len();
+        let start = self.newest * self.dimension;
+        self.ring[start..start + self.dimension].copy_from_slice(vector);
+    }
+}
+
+/// `ξ_t = (z_t - Σ_{k≥1} c_k ξ_{t-k}) / c_0`.
+struct Recursive {
+    taps: Taps,
+    leading: f64,
+}
+
+impl Inverse for Recursive {
+    fn next(&mut self, z: &[f64], out: &mut [f64]) -> Result<()> {
+        out.copy_from_slice(z);
+        self.taps.accumulate(-1.0, out);
+        out.iter_mut().for_each(|value| *value /= self.leading);
+        self.taps.remember(out);
+        Ok(())
+    }
+}
+
+/// `ξ_t = Σ_k c⁻¹_k z_{t-k}`.
+struct Finite {
+    taps: Taps,
+    leading: f64,
+}
+
+impl Inverse for Finite {
+    fn next(&mut self, z: &[f64], out: &mut [f64]) -> Result<()> {
+        for (value, fresh) in out.iter_mut().zip(z) {
+            *value = self.leading * fresh;
+        }
+        self.taps.accumulate(1.0, out);
+        self.taps.remember(z);
+        Ok(())
+    }
+}
+
+/// Two multiplications per value around an inverse.
+struct Scaled<I> {
+    scaling: Option<Scaling>,
+    step: usize,
+    scratch: Vec<f64>,
+    inner: I,
+}
+
+impl<I: Inverse> NoiseFilter for Scaled<I> {
+    fn side(&self) -> Side {
+        Side::Input
+    }
+
+    fn next_into(&mut self, source: &mut dyn UnitNoise, out: &mut [f64]) -> Result<()> {
+        source.fill_row(self.step, &mut self.scratch);
+        if let Some(scaling) = &self.scaling {
+            let factor = 1.0 / scaling.rows[self.step];
+            self.scratch.iter_mut().for_each(|value| *value *= factor);
+        }
+        self.inner.next(&self.scratch, out)?;
+        if let Some(scaling) = &self.scaling {
+            let factor = scaling.column_norms[self.step];
+            out.iter_mut().for_each(|value| *value *= factor);
+        }
+        self.step += 1;
+        Ok(())
+    }
+}
+
+/// All of ξ at once, made when the first step asks for it.
+struct WholeHorizon {
+    inverse: Vec<f64>,
+    scaling: Option<Scaling>,
+    /// One row per step.
+    noise: Option<Array2<f64>>,
+    step: usize,
+}
+
+impl WholeHorizon {
+    fn make(&self, source: &mut dyn UnitNoise, dimension: usize) -> Array2<f64> {
+        let steps = self.inverse.len();
+        let mut rows = Array2::zeros((steps, dimension));
+        let mut row = vec![0.0; dimension];
+        for step in 0..steps {
+            source.fill_row(step, &mut row);
+            let factor = self.scaling.as_ref().map_or(1.0, |scaling| 1.0 / scaling.rows[step]);
+            rows.row_mut(step).iter_mut().zip(&row).for_each(|(out, z)| *out = z * factor);
+        }
+        let mut noise = fft::convolve_columns(&self.inverse, rows.view(), steps);
+        if let Some(scaling) = &self.scaling {
+            for (mut row, norm) in noise.rows_mut().into_iter().zip(&scaling.column_norms) {
+                row.iter_mut().for_each(|value| *value *= norm);
+            }
+        }
+        noise
+    }
+}
+
+impl NoiseFilter for WholeHorizon {
+    fn side(&self) -> Side {
+        Side::Input
+    }
+
+    fn next_into(&mut self, source: &mut dyn UnitNoise, out: &mut [f64]) -> Result<()> {
+        let noise = match self.noise.take() {
+            Some(noise) => noise,
+            None => self.make(source, out.len()),
+        };
+        let noise = self.noise.insert(noise);
+        for (value, made) in out.iter_mut().zip(noise.row(self.step)) {
+            *value = *made;
+        }
+        self.step += 1;
+        Ok(())
+    }
+}

@@ -1,0 +1,321 @@
+//! Strategies with a lower-triangular Toeplitz core T, optionally with scaled rows and columns:
+//! `C = D1 · T · D2`.
+//!
+//! This one type carries the square root, its normalized and scaled versions, and every other strategy whose
+//! core is a Toeplitz operator; they differ only in the [`Core`] and in the [`Scaling`].
+//!
+//! | quantity | without scaling | with scaling |
+//! |---|---|---|
+//! | sensitivity (single) | `Σ c_k²` | the columns are normalized: 1 |
+//! | noise | `ξ = T⁻¹ z` | `ξ_t = (T⁻¹ D1⁻¹ z)_t / D2_t` |
+//! | decoder | `b = a/c` | column i is A applied to `D2_j⁻¹ t⁻¹_{j-i} / d_i` |
+
+mod filter;
+mod rows;
+
+use dp_linalg::rational::Rational;
+use dp_linalg::{fft, series};
+use ndarray::Array2;
+
+use super::{Factorization, NoiseFilter, RowNorms, Strategy, check_materializable};
+use crate::error::{Error, Result, check_count};
+use crate::sensitivity::{self, Participation, Sensitivity};
+use crate::workload::{Kind, Workload};
+
+pub(crate) use rows::column_energy;
+
+/// A lower-triangular Toeplitz operator, by what makes it cheap to invert on a stream.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Core {
+    /// All coefficients of T and of its inverse; the noise is a convolution with the latter.
+    Full {
+        /// `c_0 … c_{n-1}`.
+        coefficients: Vec<f64>,
+        /// The coefficients of `1/c(x)`.
+        inverse: Vec<f64>,
+    },
+    /// A rational generating function: one buffer per pole.
+    Rational(Rational),
+    /// `c_k = 0` for k ≥ b: forward substitution over the last b-1 values of ξ.
+    Banded(Vec<f64>),
+    /// The inverse has b coefficients: a finite filter over the last b values of z.
+    BandedInverse(Vec<f64>),
+}
+
+impl Core {
+    /// A core from its coefficients, with the inverse computed from them.
+    ///
+    /// # Errors
+    /// Coefficients that are not finite or start with zero.
+    pub fn full(coefficients: Vec<f64>) -> Result<Self> {
+        let inverse = series::inverse(&coefficients, coefficients.len())?;
+        Ok(Self::Full { coefficients, inverse })
+    }
+
+    /// The first `steps` coefficients of T.
+    pub(crate) fn coefficients(&self, steps: usize) -> Result<Vec<f64>> {
+        Ok(match self {
+            Self::Full { coefficients, .. } => coefficients[..steps].to_vec(),
+            Self::Rational(rational) => rational.coefficients(steps),
+            Self::Banded(band) => padded(band, steps),
+            Self::BandedInverse(band) => series::inverse(&padded(band, steps), steps)?,
+        })
+    }
+
+    /// The first `steps` coefficients of the inverse of T.
+    pub(crate) fn inverse(&self, steps: usize) -> Result<Vec<f64>> {
+        Ok(match self {
+            Self::Full { inverse, .. } => inverse[..steps].to_vec(),
+            Self::Rational(rational) => rational.inverse()?.coefficients(steps),
+            Self::Banded(band) => series::inverse(&padded(band, steps), steps)?,
+            Self::BandedInverse(band) => padded(band, steps),
+        })
+    }
+}
+
+/// A short list of coefficients, continued by zeros.
+fn padded(band: &[f64], steps: usize) -> Vec<f64> {
+    let mut coefficients: Vec<f64> = band.iter().copied().take(steps).collect();
+    coefficients.resize(steps, 0.0);
+    coefficients
+}
+
+/// The diagonal matrices of `C = D1 · T · D2`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scaling {
+    /// The diagonal of D1.
+    rows: Vec<f64>,
+    /// The diagonal of `D2⁻¹`: upper bounds of the column norms of `D1 · T`.
+    column_norms: Vec<f64>,
+}
+
+impl Scaling {
+    /// The scaling with the given positive rows whose columns make `D1 · T · D2` have columns of norm at most 1.
+    ///
+    /// # Privacy
+    /// Column norms are sums `Σ_k d_{j+k}² c_k²` of non-negative terms. They are computed directly for short
+    /// horizons and by one FFT correlation for long ones; a bound on the rounding error of either is added
+    /// before the root is taken, so the norms are never underestimated.
+    pub(crate) fn normalizing(coefficients: &[f64], rows: Vec<f64>) -> Self {
+        let steps = rows.len();
+        let squared_rows: Vec<f64> = rows.iter().map(|d| d * d).collect();
+        let squared: Vec<f64> = coefficients.iter().map(|c| c * c).collect();
+        let energy = |values: &[f64]| values.iter().map(|v| v * v).sum::<f64>().sqrt();
+        let (sums, absolute, relative) = if steps <= DIRECT_LIMIT {
+            let sums = (0..steps)
+                .map(|j| squared_rows[j..].iter().zip(&squared).map(|(d, c)| d * c).sum())
+                .collect();
+            (sums, 0.0, (steps as f64 + 8.0) * f64::EPSILON)
+        } else {
+            let sums = fft::correlate(&squared_rows, &squared);
+            let depth = (steps as f64).log2() + 4.0;
+            (sums, 16.0 * depth * f64::EPSILON * energy(&squared_rows) * energy(&squared), 1e-15)
+        };
+        let column_norms = sums
+            .iter()
+            .map(|sum: &f64| ((sum.max(0.0) + absolute) * (1.0 + relative)).sqrt().next_up())
+            .collect();
+        Self { rows, column_norms }
+    }
+}
+
+/// Up to this many steps the column norms are summed directly.
+const DIRECT_LIMIT: usize = 4096;
+
+/// What is left of rounding when normalized columns are multiplied out again.
+const NORMALIZED_SQUARED_SENSITIVITY: f64 = 1.0 + 1e-14;
+
+/// A strategy with a Toeplitz core.
+///
+/// # Complexity
+/// Noise: O(n log n) in all for a full core of a known horizon, O(buffers) or O(bands) per step otherwise.
+#[derive(Debug, Clone)]
+pub struct ToeplitzStrategy {
+    name: &'static str,
+    workload: Workload,
+    steps: usize,
+    core: Core,
+    scaling: Option<Scaling>,
+}
+
+impl ToeplitzStrategy {
+    /// `C = T`.
+    ///
+    /// # Errors
+    /// Zero steps.
+    pub fn plain(name: &'static str, workload: &Workload, steps: usize, core: Core) -> Result<Self> {
+        check_count("steps", steps)?;
+        Ok(Self { name, workload: workload.clone(), steps, core, scaling: None })
+    }
+
+    /// `C = D1 · T · D2` with the given diagonal of D1, and D2 such that every column has norm 1.
+    ///
+    /// # Errors
+    /// Rows that are not as many as steps, or not all finite and positive.
+    pub fn normalized(
+        name: &'static str,
+        workload: &Workload,
+        steps: usize,
+        core: Core,
+        rows: Vec<f64>,
+    ) -> Result<Self> {
+        check_count("steps", steps)?;
+        if rows.len() != steps {
+            return Err(Error::Dimension { what: "the row scaling", expected: steps, actual: rows.len() });
+        }
+        for row in &rows {
+            crate::error::check_positive("row scale", *row)?;
+        }
+        let coefficients = core.coefficients(steps)?;
+        let scaling = Some(Scaling::normalizing(&coefficients, rows));
+        Ok(Self { name, workload: workload.clone(), steps, core, scaling })
+    }
+
+    /// The core T.
+    pub fn core(&self) -> &Core {
+        &self.core
+    }
+}
+
+impl Strategy for ToeplitzStrategy {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn workload(&self) -> &Workload {
+        &self.workload
+    }
+
+    fn steps(&self) -> usize {
+        self.steps
+    }
+
+    fn sensitivity(&self, participation: Participation) -> Result<Sensitivity> {
+        let Some(scaling) = &self.scaling else {
+            return Ok(sensitivity::toeplitz(&self.core.coefficients(self.steps)?, participation));
+        };
+        let times = participation.times_within(self.steps);
+        if times <= 1 {
+            return Ok(Sensitivity::exact(NORMALIZED_SQUARED_SENSITIVITY));
+        }
+        if self.steps > sensitivity::DENSE_LIMIT {
+            // Columns of norm 1: the triangle inequality.
+            return Ok(Sensitivity::upper_bound((times * times) as f64 * NORMALIZED_SQUARED_SENSITIVITY));
+        }
+        sensitivity::dense(scaled_matrix(&self.core.coefficients(self.steps)?, scaling).view(), participation)
+    }
+
+    fn row_norms(&self) -> Result<RowNorms> {
+        match &self.scaling {
+            None => rows::unscaled(&self.workload, &self.core.inverse(self.steps)?),
+            Some(scaling) => rows::scaled(&self.workload, &self.core.inverse(self.steps)?, scaling),
+        }
+    }
+
+    fn noise_filter(&self, dimension: usize) -> Result<Box<dyn NoiseFilter>> {
+        filter::build(&self.core, self.scaling.as_ref(), self.steps, dimension)
+    }
+
+    fn memory(&self, dimension: usize) -> usize {
+        let per_coordinate = match &self.core {
+            Core::Full { .. } => self.steps,
+            Core::Rational(rational) => rational.buffers(),
+            Core::Banded(band) | Core::BandedInverse(band) => band.len().min(self.steps) - 1,
+        };
+        let shared = if self.scaling.is_some() { 2 * self.steps } else { 0 };
+        per_coordinate * dimension + shared
+    }
+
+    fn materialize(&self) -> Result<Factorization> {
+        check_materializable(self.steps)?;
+        let n = self.steps;
+        let coefficients = self.core.coefficients(n)?;
+        let inverse = self.core.inverse(n)?;
+        let lower =
+            |series: &[f64]| Array2::from_shape_fn((n, n), |(i, j)| if i >= j { series[i - j] } else { 0.0 });
+        let workload = self.workload.materialize(n)?;
+        let (strategy, inverse) = match &self.scaling {
+            None => (lower(&coefficients), lower(&inverse)),
+            Some(scaling) => {
+                let mut undone = lower(&inverse);
+                for ((i, j), value) in undone.indexed_iter_mut() {
+                    *value *= scaling.column_norms[i] / scaling.rows[j];
+                }
+                (scaled_matrix(&coefficients, scaling), undone)
+            }
+        };
+        Ok(Factorization { decoder: dp_linalg::dense::matmul(workload.view(), inverse.view()), strategy })
+    }
+}
+
+/// `D1 · T · D2` as a matrix.
+fn scaled_matrix(coefficients: &[f64], scaling: &Scaling) -> Array2<f64> {
+    let n = coefficients.len();
+    Array2::from_shape_fn((n, n), |(i, j)| {
+        if i >= j { coefficients[i - j] * scaling.rows[i] / scaling.column_norms[j] } else { 0.0 }
+    })
+}
+
+/// The coefficients of the square root of the workload's Toeplitz part.
+///
+/// The average is the count with scaled rows, and momentum with a schedule is momentum with scaled steps: both
+/// take the root of the Toeplitz matrix behind them.
+///
+/// # Errors
+/// Weights whose series has no square root.
+pub fn sqrt_coefficients(workload: &Workload, steps: usize) -> Result<Vec<f64>> {
+    Ok(match workload.kind() {
+        Kind::Count | Kind::Average => series::binomial(0.5, steps),
+        Kind::Exponential { alpha } => series::sqrt_exponential(*alpha, steps)?,
+        Kind::Window { width } => series::sqrt_window(*width, steps)?,
+        Kind::Momentum { beta, .. } => {
+            series::product(&series::binomial(0.5, steps), &sqrt_geometric(*beta, steps), steps)
+        }
+        Kind::Polynomial { .. } | Kind::Weights { .. } => {
+            series::sqrt(&workload.series(steps)?.unwrap_or_default(), steps)?
+        }
+    })
+}
+
+/// The coefficients of `(1 - βx)^{-1/2}`.
+fn sqrt_geometric(beta: f64, steps: usize) -> Vec<f64> {
+    let mut power = 1.0;
+    let mut root = series::binomial(0.5, steps);
+    for coefficient in &mut root {
+        *coefficient *= power;
+        power *= beta;
+    }
+    root
+}
+
+/// The core of the square-root strategies.
+///
+/// # Errors
+/// Weights whose series has no square root.
+pub fn sqrt_core(workload: &Workload, steps: usize) -> Result<Core> {
+    check_count("steps", steps)?;
+    let coefficients = sqrt_coefficients(workload, steps)?;
+    let inverse = match workload.kind() {
+        // The closed form is accurate in every coefficient, however small.
+        Kind::Count | Kind::Average => series::binomial(-0.5, steps),
+        _ => series::inverse(&coefficients, steps)?,
+    };
+    Ok(Core::Full { coefficients, inverse })
+}
+
+/// `C = sqrt(A)`: the square root of the workload's generating function, so that `B = C` for a Toeplitz workload.
+///
+/// # Errors
+/// Zero steps, or weights whose series has no square root.
+pub fn sqrt(workload: &Workload, steps: usize) -> Result<ToeplitzStrategy> {
+    ToeplitzStrategy::plain("sqrt", workload, steps, sqrt_core(workload, steps)?)
+}
+
+/// The square root with every column scaled to norm 1 (Henzinger, Kalinin, Upadhyay 2025).
+///
+/// # Errors
+/// Zero steps, or weights whose series has no square root.
+pub fn normalized_sqrt(workload: &Workload, steps: usize) -> Result<ToeplitzStrategy> {
+    let core = sqrt_core(workload, steps)?;
+    ToeplitzStrategy::normalized("normalized-sqrt", workload, steps, core, vec![1.0; steps])
+}

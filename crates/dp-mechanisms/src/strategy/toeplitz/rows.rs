@@ -1,0 +1,284 @@
+//! The squared row norms of the decoder B of a Toeplitz strategy, without the matrix.
+
+use dp_linalg::{fft, series};
+use ndarray::Array1;
+use rayon::prelude::*;
+
+use super::Scaling;
+use crate::error::Result;
+use crate::strategy::{RowNorms, check_materializable, prefix_sums_of_squares};
+use crate::workload::{Kind, Workload};
+
+/// Up to this many steps every entry of B is computed; above it, selected rows, and the rest interpolated.
+const EXACT_LIMIT: usize = 8192;
+
+/// `C = T`: for Toeplitz workloads `b = a/c` and the norms are partial sums.
+pub(super) fn unscaled(workload: &Workload, inverse: &[f64]) -> Result<RowNorms> {
+    let steps = inverse.len();
+    match workload.kind() {
+        Kind::Average => {
+            let mut squared = prefix_sums_of_squares(&series::product(&series::count(steps), inverse, steps));
+            for (index, norm) in squared.iter_mut().enumerate() {
+                *norm /= ((index + 1) * (index + 1)) as f64;
+            }
+            Ok(RowNorms::exact(squared))
+        }
+        _ => match workload.series(steps)? {
+            Some(weights) => {
+                Ok(RowNorms::exact(prefix_sums_of_squares(&series::product(&weights, inverse, steps))))
+            }
+            None => {
+                let identity = Scaling { rows: vec![1.0; steps], column_norms: vec![1.0; steps] };
+                scaled(workload, inverse, &identity)
+            }
+        },
+    }
+}
+
+/// `C = D1 · T · D2`.
+///
+/// # Complexity
+/// O(n²) up to [`EXACT_LIMIT`] steps (O(n² log n) for workloads without a recurrence); above it one FFT for each
+/// of a few dozen rows.
+pub(super) fn scaled(workload: &Workload, inverse: &[f64], scaling: &Scaling) -> Result<RowNorms> {
+    let steps = inverse.len();
+    if steps > EXACT_LIMIT {
+        return interpolated(workload, inverse, scaling);
+    }
+    let weights = weights_without_recurrence(workload, steps)?;
+    let squared = (0..steps)
+        .into_par_iter()
+        .fold(
+            || (Array1::<f64>::zeros(steps), vec![0.0; steps]),
+            |(mut norms, mut column), index| {
+                decoder_column(workload, weights.as_deref(), inverse, scaling, index, &mut column);
+                for (norm, value) in norms.iter_mut().zip(&column).skip(index) {
+                    *norm += value * value;
+                }
+                (norms, column)
+            },
+        )
+        .map(|(norms, _)| norms)
+        .reduce(|| Array1::zeros(steps), |left, right| left + right);
+    Ok(RowNorms::exact(squared.to_vec()))
+}
+
+/// The weights of a workload that must be applied by convolution.
+fn weights_without_recurrence(workload: &Workload, steps: usize) -> Result<Option<Vec<f64>>> {
+    match workload.kind() {
+        Kind::Polynomial { .. } | Kind::Weights { .. } => workload.series(steps),
+        _ => Ok(None),
+    }
+}
+
+/// Column `index` of `B = A D2⁻¹ T⁻¹ D1⁻¹`, from row `index` on (what stands before is left alone).
+fn decoder_column(
+    workload: &Workload,
+    weights: Option<&[f64]>,
+    inverse: &[f64],
+    scaling: &Scaling,
+    index: usize,
+    column: &mut [f64],
+) {
+    let scale = 1.0 / scaling.rows[index];
+    for ((value, coefficient), norm) in
+        column[index..].iter_mut().zip(inverse).zip(&scaling.column_norms[index..])
+    {
+        *value = coefficient * norm * scale;
+    }
+    apply_from(workload, weights, index, column);
+}
+
+/// Applies the workload in place to a vector that is zero before `start`.
+fn apply_from(workload: &Workload, weights: Option<&[f64]>, start: usize, values: &mut [f64]) {
+    let tail = &mut values[start..];
+    match (workload.kind(), weights) {
+        (_, Some(weights)) => {
+            let product = fft::convolve_truncated(weights, tail, tail.len());
+            tail.copy_from_slice(&product);
+        }
+        (Kind::Window { width }, _) => {
+            running(tail, 1.0);
+            for index in (*width..tail.len()).rev() {
+                tail[index] -= tail[index - width];
+            }
+        }
+        (Kind::Exponential { alpha }, _) => running(tail, 1.0 / alpha),
+        (Kind::Average, _) => {
+            running(tail, 1.0);
+            for (offset, value) in tail.iter_mut().enumerate() {
+                *value /= (start + offset + 1) as f64;
+            }
+        }
+        (Kind::Momentum { beta, .. }, _) => {
+            running(tail, *beta);
+            for (offset, value) in tail.iter_mut().enumerate() {
+                *value *= workload.rate(start + offset);
+            }
+            running(tail, 1.0);
+        }
+        _ => running(tail, 1.0),
+    }
+}
+
+/// `s_t = decay · s_{t-1} + x_t`, in place.
+fn running(values: &mut [f64], decay: f64) {
+    let mut sum = 0.0;
+    for value in values {
+        sum = sum * decay + *value;
+        *value = sum;
+    }
+}
+
+/// The squared norm of one column of B for the normalized strategy: what fitting a scaling needs.
+pub(crate) fn column_energy(
+    workload: &Workload,
+    weights: Option<&[f64]>,
+    inverse: &[f64],
+    scaling: &Scaling,
+    index: usize,
+    scratch: &mut [f64],
+) -> f64 {
+    decoder_column(workload, weights, inverse, scaling, index, scratch);
+    scratch[index..].iter().map(|value| value * value).sum()
+}
+
+/// Selected rows of B by FFT, and a cubic through their logarithms in the logit of time.
+fn interpolated(workload: &Workload, inverse: &[f64], scaling: &Scaling) -> Result<RowNorms> {
+    let steps = inverse.len();
+    if matches!(workload.kind(), Kind::Momentum { .. }) && workload.series(steps)?.is_none() {
+        check_materializable(steps)?;
+    }
+    let weights = match workload.kind() {
+        Kind::Average => series::count(steps),
+        _ => workload.series(steps)?.unwrap_or_else(|| series::count(steps)),
+    };
+    let nodes = sample_rows(workload, steps);
+    let norms: Vec<f64> = nodes
+        .par_iter()
+        .map(|&row| {
+            // b_{t,i} = (1/d_i) Σ_j A_{t,j} n_j t⁻¹_{j-i}: a correlation over j ≤ t.
+            let weighted: Vec<f64> = (0..=row).map(|j| weights[row - j] * scaling.column_norms[j]).collect();
+            let entries = fft::correlate(&weighted, &inverse[..=row]);
+            let scale = if *workload.kind() == Kind::Average { 1.0 / (row + 1) as f64 } else { 1.0 };
+            entries.iter().zip(&scaling.rows).map(|(entry, d)| (scale * entry / d).powi(2)).sum()
+        })
+        .collect();
+    let position = |row: usize| ((row as f64 + 0.5) / (steps as f64 - row as f64 - 0.5)).ln();
+    let xs: Vec<f64> = nodes.iter().map(|&row| position(row)).collect();
+    let ys: Vec<f64> = norms.iter().map(|norm| norm.ln()).collect();
+    let spline = Spline::new(&xs, &ys);
+    let squared = (0..steps).into_par_iter().map(|row| spline.at(position(row)).exp()).collect();
+    Ok(RowNorms { squared, exact: false })
+}
+
+/// Rows at which B is computed: dense at both ends, evenly spread in the logit between, and around a window.
+fn sample_rows(workload: &Workload, steps: usize) -> Vec<usize> {
+    let mut rows: Vec<usize> = (0..8).chain(steps - 8..steps).collect();
+    let range = (2.0 * steps as f64).ln();
+    let count = 48;
+    for index in 0..=count {
+        let x = range * (2.0 * f64::from(index) / f64::from(count) - 1.0);
+        rows.push(((steps as f64 / (1.0 + (-x).exp())) as usize).min(steps - 1));
+    }
+    if let Kind::Window { width } = workload.kind() {
+        // The norms have a kink where the window fills up.
+        for distance in (0..usize::BITS).map(|bit| 1_usize << bit).take_while(|distance| *distance < steps) {
+            rows.push(width.saturating_sub(distance).min(steps - 1));
+            rows.push(width.saturating_add(distance).saturating_sub(2).min(steps - 1));
+        }
+    }
+    rows.sort_unstable();
+    rows.dedup();
+    rows
+}
+
+/// A natural cubic spline.
+struct Spline<'a> {
+    xs: &'a [f64],
+    ys: &'a [f64],
+    bends: Vec<f64>,
+}
+
+impl<'a> Spline<'a> {
+    fn new(xs: &'a [f64], ys: &'a [f64]) -> Self {
+        let n = xs.len();
+        let mut bends = vec![0.0; n];
+        let mut upper = vec![0.0; n];
+        // Thomas algorithm for the tridiagonal system of second derivatives.
+        for i in 1..n.saturating_sub(1) {
+            let (left, right) = (xs[i] - xs[i - 1], xs[i + 1] - xs[i]);
+            let slope = 6.0 * ((ys[i + 1] - ys[i]) / right - (ys[i] - ys[i - 1]) / left);
+            let pivot = 2.0 * (left + right) - left * upper[i - 1];
+            upper[i] = right / pivot;
+            bends[i] = (slope - left * bends[i - 1]) / pivot;
+        }
+        for i in (1..n.saturating_sub(1)).rev() {
+            bends[i] -= upper[i] * bends[i + 1];
+        }
+        Self { xs, ys, bends }
+    }
+
+    fn at(&self, x: f64) -> f64 {
+        let i = self.xs.partition_point(|node| *node < x).clamp(1, self.xs.len() - 1);
+        let width = self.xs[i] - self.xs[i - 1];
+        let (b, a) = ((x - self.xs[i - 1]) / width, (self.xs[i] - x) / width);
+        let bend = (a * a * a - a) * self.bends[i - 1] + (b * b * b - b) * self.bends[i];
+        a * self.ys[i - 1] + b * self.ys[i] + bend * width * width / 6.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::strategy::toeplitz::normalized_sqrt;
+    use crate::strategy::toeplitz::sqrt_core;
+
+    #[test]
+    fn interpolation_agrees_with_every_row() {
+        for text in ["count", "average", "exp:1.01", "window:40", "poly:0.5"] {
+            let workload: Workload = text.parse().unwrap();
+            let steps = 3000;
+            let core = sqrt_core(&workload, steps).unwrap();
+            let (coefficients, inverse) = (core.coefficients(steps).unwrap(), core.inverse(steps).unwrap());
+            let scaling = Scaling::normalizing(&coefficients, vec![1.0; steps]);
+            let all = scaled(&workload, &inverse, &scaling).unwrap();
+            let some = interpolated(&workload, &inverse, &scaling).unwrap();
+            assert!(all.exact && !some.exact);
+            let relative = (some.mean() / all.mean() - 1.0).abs();
+            assert!(relative < 2e-3, "{text}: {relative}");
+            for (row, (a, b)) in all.squared.iter().zip(&some.squared).enumerate() {
+                assert!((a / b - 1.0).abs() < 2e-2, "{text} row {row}: {a} {b}");
+            }
+        }
+    }
+
+    #[test]
+    fn normalized_columns_never_exceed_one() {
+        use crate::strategy::Strategy;
+        for (text, steps) in [("count", 5), ("count", 700), ("window:7", 100), ("poly:2", 300)] {
+            let strategy = normalized_sqrt(&text.parse().unwrap(), steps).unwrap();
+            let matrix = strategy.materialize().unwrap().strategy;
+            let claimed = strategy.sensitivity(crate::Participation::Single).unwrap().squared;
+            for column in matrix.columns() {
+                let squared = dp_linalg::norms::round_up_sum_of_squares(&column.to_vec());
+                assert!(squared <= claimed && squared > 1.0 - 1e-12, "{text} {steps}: {squared}");
+            }
+        }
+    }
+
+    #[test]
+    fn long_horizons_are_normalized_by_fft_on_the_safe_side() {
+        let steps = 5000;
+        let coefficients = series::binomial(0.5, steps);
+        let rows: Vec<f64> = (0..steps).map(|t| ((t as f64 + 0.5) / steps as f64).powf(0.3)).collect();
+        let scaling = Scaling::normalizing(&coefficients, rows.clone());
+        for j in (0..steps).step_by(97).chain([steps - 1]) {
+            let column: Vec<f64> =
+                coefficients[..steps - j].iter().zip(&rows[j..]).map(|(c, d)| c * d).collect();
+            let squared = dp_linalg::norms::round_up_sum_of_squares(&column);
+            let bound = scaling.column_norms[j] * scaling.column_norms[j];
+            assert!(bound >= squared && bound < squared * (1.0 + 1e-9), "{j}: {squared} {bound}");
+        }
+    }
+}
