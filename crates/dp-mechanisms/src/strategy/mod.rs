@@ -8,9 +8,11 @@
 //! Lower-triangularity is a property of the interface: a [`NoiseFilter`] makes the noise of step t before that
 //! of step t+1 and never sees the data at all.
 
+pub mod honaker;
 pub mod identity;
 pub mod scaled;
 pub mod toeplitz;
+pub mod tree;
 
 use std::fmt;
 use std::sync::Arc;
@@ -132,7 +134,16 @@ pub(crate) fn prefix_sums_of_squares(coefficients: &[f64]) -> Vec<f64> {
 }
 
 /// The strategies that [`build`] knows, in the order in which reports list them.
-pub const NAMES: &[&str] = &["sqrt", "normalized-sqrt", "scaled-sqrt", "identity", "output"];
+pub const NAMES: &[&str] = &[
+    "sqrt",
+    "normalized-sqrt",
+    "scaled-sqrt",
+    "honaker-full",
+    "honaker-online",
+    "binary-tree",
+    "identity",
+    "output",
+];
 
 /// Builds a strategy by name for a workload, horizon and participation (which the optimized ones are fitted to).
 ///
@@ -149,6 +160,9 @@ pub fn build(
         "sqrt" => Arc::new(toeplitz::sqrt(workload, steps)?),
         "normalized-sqrt" => Arc::new(toeplitz::normalized_sqrt(workload, steps)?),
         "scaled-sqrt" => Arc::new(scaled::scaled_sqrt(workload, steps)?),
+        "honaker-full" => Arc::new(honaker::Honaker::full(workload, steps)?),
+        "honaker-online" => Arc::new(honaker::Honaker::online(workload, steps)?),
+        "binary-tree" => Arc::new(tree::BinaryTree::new(workload, steps)?),
         "identity" => Arc::new(identity::Independent::on_input(workload, steps)?),
         "output" => Arc::new(identity::Independent::on_output(workload, steps)?),
         _ => {
