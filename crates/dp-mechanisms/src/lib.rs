@@ -1,1 +1,3 @@
 //! Differential privacy under continual observation.
+
+pub mod noise;

@@ -1,0 +1,3 @@
+//! Sources of noise.
+
+pub mod discrete;
