@@ -33,10 +33,14 @@ impl LazyUniform {
 
     /// Whether this number is below `other`: decided by the first digit in which they differ.
     fn is_below<R: CryptoRng + ?Sized>(&mut self, other: &mut Self, rng: &mut R) -> bool {
-        (0..)
-            .map(|index| (self.digit(index, rng), other.digit(index, rng)))
-            .find(|(mine, theirs)| mine != theirs)
-            .is_some_and(|(mine, theirs)| mine < theirs)
+        let mut index = 0;
+        loop {
+            let (mine, theirs) = (self.digit(index, rng), other.digit(index, rng));
+            if mine != theirs {
+                return mine < theirs;
+            }
+            index += 1;
+        }
     }
 
     /// The first `digits` digits as an integer `n`: the number lies in `[n, n + 1) / 2^(64 digits)`.
@@ -46,7 +50,8 @@ impl LazyUniform {
 
     /// Whether this number is below `numerator/denominator`.
     fn is_below_ratio<R: CryptoRng + ?Sized>(&mut self, ratio: &Ratio, rng: &mut R) -> bool {
-        for digits in 1.. {
+        let mut digits = 1;
+        loop {
             let prefix = self.prefix(digits, rng);
             let scaled = &ratio.numerator << (64 * digits);
             if (&prefix + 1u32) * &ratio.denominator <= scaled {
@@ -55,8 +60,8 @@ impl LazyUniform {
             if prefix * &ratio.denominator >= scaled {
                 return false;
             }
+            digits += 1;
         }
-        unreachable!("the loop above is endless")
     }
 }
 

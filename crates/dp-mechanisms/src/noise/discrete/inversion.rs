@@ -140,8 +140,13 @@ impl Inversion {
     /// leave a few hundred.
     pub(super) fn new(weights: Weights) -> Self {
         // 128 bits are enough for every rate in use; the loop is what makes that a fact and not an assumption.
-        let last = (1..).find_map(|attempt| tabulate(&weights.thresholds(128 * attempt), 128 * attempt));
-        let last = last.unwrap_or_default();
+        let mut bits = 128;
+        let last = loop {
+            if let Some(last) = tabulate(&weights.thresholds(bits), bits) {
+                break last;
+            }
+            bits *= 2;
+        };
         let guide = std::array::from_fn(|bucket| {
             let smallest = (bucket as u64) << (64 - GUIDE_BITS);
             last.partition_point(|&entry| entry < smallest) as u16
@@ -172,7 +177,8 @@ impl Inversion {
     /// The integer, from as many digits as it takes.
     #[cold]
     fn locate_exactly<R: CryptoRng + ?Sized>(&self, mut uniform: LazyUniform, rng: &mut R) -> u64 {
-        for digits in 1.. {
+        let mut digits = 1;
+        loop {
             // One spare digit keeps the enclosures thin beside the interval that U is known to lie in.
             let thresholds = self.weights.thresholds(64 * (digits + 1));
             let low = uniform.prefix(digits, rng) << 64;
@@ -181,8 +187,8 @@ impl Inversion {
             if thresholds.get(index).is_some_and(|threshold| high <= threshold.low) {
                 return index as u64;
             }
+            digits += 1;
         }
-        unreachable!("the loop above is endless")
     }
 }
 

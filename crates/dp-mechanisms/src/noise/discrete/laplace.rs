@@ -22,8 +22,8 @@ const SLACK: u64 = 2;
 /// **Privacy.** Added to an integer vector whose neighbours differ by at most Δ in ℓ1 norm, independent samples give
 /// (Δ/s, 0)-differential privacy (Ghosh, Roughgarden and Sundararajan, 2009). Timing: see the [module](super).
 ///
-/// **Complexity.** As for [`DiscreteGaussian`](super::DiscreteGaussian): one table, then constant expected time and
-/// about three random words per sample.
+/// **Complexity.** As for [`DiscreteGaussian`](super::DiscreteGaussian): one table of several hundred words, built in about a
+/// millisecond, then constant expected time and about three random words per sample.
 ///
 /// # Example
 ///
