@@ -30,7 +30,7 @@ const SLACK: u64 = 4;
 ///
 /// **Privacy.** Added to an integer vector whose neighbours differ by at most Δ in ℓ2 norm, independent samples give
 /// Δ²/(2σ²)-zCDP, the same as the continuous Gaussian (Canonne, Kamath and Steinke, *The Discrete Gaussian for
-/// Differential Privacy*, 2020, Theorem 4), and compose adaptively as zCDP does. Calibrations through μ-GDP or the exact (ε, δ)
+/// Differential Privacy*, 2020), and compose adaptively as zCDP does. Calibrations through μ-GDP or the exact (ε, δ)
 /// curve of the continuous Gaussian are *not* covered by that theorem. Timing: see the [module](super).
 ///
 /// **Complexity.** A table of at most a few hundred words is built once, in a fraction of a millisecond. A sample takes

@@ -75,7 +75,7 @@ impl DiscreteLaplace {
 
     /// Draws one sample.
     ///
-    /// The magnitude is below 2^123; the chance that it exceeds `ks` is below `exp(-k)`.
+    /// The magnitude is below 2^123; the chance that it exceeds `ks` is below `2 exp(-k)`.
     #[inline]
     pub fn sample<R: CryptoRng + ?Sized>(&self, rng: &mut R) -> i128 {
         loop {
