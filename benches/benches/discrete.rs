@@ -28,7 +28,7 @@ fn samples(c: &mut Criterion) {
         let scale_ratio = Rational::from_unsigned(scale, 1).expect("the denominator is not zero");
         let peer = PrioDiscreteGaussian::new(scale_ratio).expect("the deviation is positive");
         group.bench_function(BenchmarkId::new("gaussian of prio", scale), |b| {
-            b.iter(|| peer.sample(&mut rng))
+            b.iter(|| peer.sample(&mut rng));
         });
 
         let laplace = DiscreteLaplace::new(scale, 1).expect("the scale is in range");

@@ -1,8 +1,8 @@
 //! Lazily drawn uniforms, and coins that fall true with probability exactly `exp(-γ)`.
 //!
-//! For `0 <= γ <= 1` and independent uniforms, the event `γ > U_1 > U_2 > … > U_k` has probability `γ^k / k!`, so
-//! the longest such descending run has even length with probability `Σ (-γ)^k / k! = exp(-γ)` (von Neumann
-//! 1951, Forsyth 1972). Only comparisons of uniforms are needed.
+//! For `0 <= γ <= 1` and independent uniforms, the event `γ > U_1 > U_2 > … > U_k` has probability
+//! `γ^k / k!`, so the longest such descending run has even length with probability `Σ (-γ)^k / k! = exp(-γ)` (von
+//! Neumann 1951, Forsyth 1972). Only comparisons of uniforms are needed.
 
 use std::num::NonZeroU64;
 
@@ -123,9 +123,9 @@ pub(super) fn bernoulli_exp_neg_ratio<R: CryptoRng + ?Sized>(gamma: Ratio, rng: 
 
 /// True with probability exactly `exp(-numerator / denominator)`.
 ///
-/// **Complexity.** A constant expected number of random words, whatever the ratio: integer parts of the exponent are
-/// spent one factor `exp(-1)` at a time and the first failure ends the matter. Nothing is allocated except with
-/// probability below 2^-60.
+/// **Complexity.** A constant expected number of random words, whatever the ratio: integer parts of the
+/// exponent are spent one factor `exp(-1)` at a time and the first failure ends the matter. Nothing is
+/// allocated except with probability below 2^-60.
 ///
 /// # Example
 ///

@@ -9,8 +9,8 @@ use super::bernoulli::{Ratio, bernoulli_exp_neg_enclosed, bernoulli_exp_neg_rati
 use super::inversion::{Decay, Inversion, Weights};
 use super::{SamplerError, ratio_in_range, sign_and_low_bits, signed};
 
-/// Blocks have a standard-deviation parameter below this power of two, and at least half of it if they hold more
-/// than one integer each.
+/// Blocks have a standard-deviation parameter below this power of two, and at least half of it if they hold
+/// more than one integer each.
 const LOG2_BLOCK_SCALE: u32 = 5;
 
 /// Blocks below this one have an acceptance exponent below one, and fit the fixed-point arithmetic.
@@ -28,14 +28,15 @@ const SLACK: u64 = 4;
 ///
 /// The range is that of the *parameter*; for the variance of the samples see [`variance`](Self::variance).
 ///
-/// **Privacy.** Added to an integer vector whose neighbours differ by at most Δ in ℓ2 norm, independent samples give
-/// Δ²/(2σ²)-zCDP, the same as the continuous Gaussian (Canonne, Kamath and Steinke, *The Discrete Gaussian for
-/// Differential Privacy*, 2020), and compose adaptively as zCDP does. Calibrations through μ-GDP or the exact (ε, δ)
-/// curve of the continuous Gaussian are *not* covered by that theorem. Timing: see the [module](super).
+/// **Privacy.** Added to an integer vector whose neighbours differ by at most Δ in ℓ2 norm, independent
+/// samples give Δ²/(2σ²)-zCDP, the same as the continuous Gaussian (Canonne, Kamath and Steinke, *The
+/// Discrete Gaussian for Differential Privacy*, 2020), and compose adaptively as zCDP does. Calibrations
+/// through μ-GDP or the exact (ε, δ) curve of the continuous Gaussian are *not* covered by that theorem.
+/// Timing: see the [module](super).
 ///
-/// **Complexity.** A table of at most a few hundred words is built once, in a fraction of a millisecond. A sample takes
-/// constant expected time at every σ and about three random words, and allocates nothing except with probability below
-/// 2^-50.
+/// **Complexity.** A table of at most a few hundred words is built once, in a fraction of a millisecond. A
+/// sample takes constant expected time at every σ and about three random words, and allocates nothing except
+/// with probability below 2^-50.
 ///
 /// # Example
 ///
@@ -76,8 +77,8 @@ impl DiscreteGaussian {
         while a >= &b << (2 * (low_bits + LOG2_BLOCK_SCALE)) {
             low_bits += 1;
         }
-        // With j > 0 the blocks have s² >= 4^4, so this is at most 2^64. Lowering 2^64 by one keeps it a lower
-        // bound within one unit. With j = 0 it is never used.
+        // With j > 0 the blocks have s² >= 4^4, so this is at most 2^64. Lowering 2^64 by one keeps it a
+        // lower bound within one unit. With j = 0 it is never used.
         let inverse_block_variance = (&b << (2 * low_bits + 72)) / &a;
         let inverse_block_variance = u64::try_from(inverse_block_variance).unwrap_or(u64::MAX);
         let rate = Ratio { numerator: b << (2 * low_bits), denominator: a << 1 };
@@ -138,9 +139,10 @@ impl DiscreteGaussian {
 
     /// `γ = x (block + x/2) / s²` with `x = low / 2^j`, in units of 2^-64, too small by less than [`SLACK`].
     ///
-    /// `x` is exact in 64 bits. `block + x/2 < 2^8` and then its product with `x` are cut to units of 2^-56; divided by
-    /// `s² >= 2^8` each cut is worth less than one final unit. The stored `1/s²` is short by at most 2^-72, worth less than one
-    /// unit against a product below 2^8, and the last cut by less than one.
+    /// `x` is exact in 64 bits. `block + x/2 < 2^8` and then its product with `x` are cut to units of 2^-56;
+    /// divided by `s² >= 2^8` each cut is worth less than one final unit. The stored `1/s²` is
+    /// short by at most 2^-72, worth less than one unit against a product below 2^8, and the last cut by less
+    /// than one.
     #[inline]
     fn exponent_head(&self, block: u64, low: u64) -> u64 {
         let x = low << (64 - self.low_bits);
@@ -162,9 +164,9 @@ impl DiscreteGaussian {
 
     /// The variance of a sample, `Σ y² exp(-y²/2σ²) / Σ exp(-y²/2σ²)`, for error statements.
     ///
-    /// It is below `σ²`, by less than one part in 10^6 from `σ = 1` on and less than one in 10^15 from `σ = 1.5` on. The
-    /// relative error of the result is a few units of 2^-52 (times `1/σ²` below `σ = 1`, the condition of
-    /// the exponential).
+    /// It is below `σ²`, by less than one part in 10^6 from `σ = 1` on and less than one in 10^15 from
+    /// `σ = 1.5` on. The relative error of the result is a few units of 2^-52 (times `1/σ²` below `σ = 1`, the
+    /// condition of the exponential).
     pub fn variance(&self) -> f64 {
         let parameter = self.variance_parameter();
         // Either the sum itself or its Poisson dual, whichever has an exponent of at least π.

@@ -1,8 +1,8 @@
 //! Exact inversion: a non-negative integer from one random word and a table of 64-bit thresholds.
 //!
-//! With weights `w_v` and `T_k = Σ_{v<k} w_v / Σ_v w_v`, the integer is the `k` with `T_k <= U < T_{k+1}`. The
-//! thresholds are irrational; the table holds integers next to `2^64 T_k`, and words that
-//! fall on them are settled with as many digits of `U` and of the thresholds as it takes.
+//! With weights `w_v` and `T_k = Σ_{v<k} w_v / Σ_v w_v`, the integer is the `k` with `T_k <= U < T_{k+1}`.
+//! The thresholds are irrational; the table holds integers next to `2^64 T_k`, and words that fall on them
+//! are settled with as many digits of `U` and of the thresholds as it takes.
 
 use std::fmt;
 
@@ -44,8 +44,8 @@ impl Enclosure {
 
 /// `exp(-x)` for a rational `x >= 0`.
 fn exp_neg(x: &Ratio, bits: usize) -> Enclosure {
-    // With y = x / 2^halvings <= 1 the series of exp(-y) alternates with decreasing terms, so each partial sum
-    // misses by less than the first term left out; squaring then undoes the halvings.
+    // With y = x / 2^halvings <= 1 the series of exp(-y) alternates with decreasing terms, so each partial
+    // sum misses by less than the first term left out; squaring then undoes the halvings.
     let halvings =
         usize::try_from((x.numerator.bits() + 1).saturating_sub(x.denominator.bits())).unwrap_or(usize::MAX);
     let divisor = &x.denominator << halvings;
@@ -79,7 +79,8 @@ impl Weights {
     /// Enclosures of `T_1, T_2, …`, up to where the rest of the distribution is lost in the rounding.
     pub(super) fn thresholds(&self, bits: usize) -> Vec<Enclosure> {
         let unit = BigUint::from(1u32) << bits;
-        // Consecutive weights have the ratio exp(-rate (2v + 1)) or exp(-rate): no further exponential is needed.
+        // Consecutive weights have the ratio exp(-rate (2v + 1)) or exp(-rate): no further exponential is
+        // needed.
         let mut ratio = exp_neg(&self.rate, bits);
         let ratio_of_ratios = match self.decay {
             Decay::Gaussian => Some(ratio.times(&ratio, bits)),
@@ -136,10 +137,11 @@ impl fmt::Debug for Inversion {
 impl Inversion {
     /// Tabulates the thresholds.
     ///
-    /// The rate must leave fewer than 2^16 weights above 2^-64 of the total: 1/2^11 (Gaussian) and 1/2^4 (exponential)
-    /// leave a few hundred.
+    /// The rate must leave fewer than 2^16 weights above 2^-64 of the total: 1/2^11 (Gaussian) and 1/2^4
+    /// (exponential) leave a few hundred.
     pub(super) fn new(weights: Weights) -> Self {
-        // 128 bits are enough for every rate in use; the loop is what makes that a fact and not an assumption.
+        // 128 bits are enough for every rate in use; the loop is what makes that a fact and not an
+        // assumption.
         let mut bits = 128;
         let last = loop {
             if let Some(last) = tabulate(&weights.thresholds(bits), bits) {

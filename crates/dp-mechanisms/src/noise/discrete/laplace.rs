@@ -7,23 +7,26 @@ use super::bernoulli::{Ratio, bernoulli_exp_neg_enclosed};
 use super::inversion::{Decay, Inversion, Weights};
 use super::{SamplerError, ratio_in_range, sign_and_low_bits, signed};
 
-/// Blocks have a scale below this power of two, and at least half of it if they hold more than one integer each.
+/// Blocks have a scale below this power of two, and at least half of it if they hold more than one integer
+/// each.
 const LOG2_BLOCK_SCALE: u32 = 4;
 
 /// The fixed-point exponent is below `2^64 γ` by less than this.
 const SLACK: u64 = 2;
 
-/// The discrete Laplace distribution `P(y) ∝ exp(-|y| / s)` on the integers, with rational scale `s`, sampled exactly.
+/// The discrete Laplace distribution `P(y) ∝ exp(-|y| / s)` on the integers, with rational scale `s`, sampled
+/// exactly.
 ///
 /// | parameter | accepted |
 /// |---|---|
 /// | `s = numerator/denominator` | 2^-7 to 2^62, both ends included |
 ///
-/// **Privacy.** Added to an integer vector whose neighbours differ by at most Δ in ℓ1 norm, independent samples give
-/// (Δ/s, 0)-differential privacy (Ghosh, Roughgarden and Sundararajan, 2009). Timing: see the [module](super).
+/// **Privacy.** Added to an integer vector whose neighbours differ by at most Δ in ℓ1 norm, independent
+/// samples give (Δ/s, 0)-differential privacy (Ghosh, Roughgarden and Sundararajan, 2009). Timing: see the
+/// [module](super).
 ///
-/// **Complexity.** As for [`DiscreteGaussian`](super::DiscreteGaussian): one table of several hundred words, built in about a
-/// millisecond, then constant expected time and about three random words per sample.
+/// **Complexity.** As for [`DiscreteGaussian`](super::DiscreteGaussian): one table of several hundred words,
+/// built in about a millisecond, then constant expected time and about three random words per sample.
 ///
 /// # Example
 ///
@@ -64,8 +67,8 @@ impl DiscreteLaplace {
         while a >= &b << (low_bits + LOG2_BLOCK_SCALE) {
             low_bits += 1;
         }
-        // With j > 0 the blocks have a scale of at least 2^3, so this is at most 2^64; one less is still a lower
-        // bound within one unit. With j = 0 it is never used.
+        // With j > 0 the blocks have a scale of at least 2^3, so this is at most 2^64; one less is still a
+        // lower bound within one unit. With j = 0 it is never used.
         let inverse_block_scale = (&b << (low_bits + 67)) / &a;
         let inverse_block_scale = u64::try_from(inverse_block_scale).unwrap_or(u64::MAX);
         let rate = Ratio { numerator: b << low_bits, denominator: a };
@@ -96,7 +99,8 @@ impl DiscreteLaplace {
 
     /// `γ = low / s`, at most 1/8, in units of 2^-64, too small by less than [`SLACK`].
     ///
-    /// The stored reciprocal is short by at most 2^-67, worth less than an eighth of a unit, and the cut by less than one.
+    /// The stored reciprocal is short by at most 2^-67, worth less than an eighth of a unit, and the cut by
+    /// less than one.
     #[inline]
     fn exponent_head(&self, low: u64) -> u64 {
         let x = low << (64 - self.low_bits);

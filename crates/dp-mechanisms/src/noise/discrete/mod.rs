@@ -9,29 +9,30 @@
 //! # How it works
 //!
 //! A magnitude is split as `y = 2^j·v + u` with `0 <= u < 2^j`, where `j` brings the scale of the *block* `v`
-//! below a small constant. The block is drawn by inversion of its exact distribution, `u` is `j` random bits, and the
-//! pair is accepted with probability `f(2^j·v + u) / f(2^j·v)`, which is `exp(-γ)` for a rational `γ`. Small
-//! scales have `j = 0` and nothing is ever rejected; large ones accept at least 15 proposals in 16.
+//! below a small constant. The block is drawn by inversion of its exact distribution, `u` is `j` random bits,
+//! and the pair is accepted with probability `f(2^j·v + u) / f(2^j·v)`, which is `exp(-γ)` for a rational
+//! `γ`. Small scales have `j = 0` and nothing is ever rejected; large ones accept at least 15 proposals in
+//! 16.
 //!
 //! # Why it is exact
 //!
-//! Every decision compares a uniform real number `U` with a fixed real number `T`: a threshold of the inversion,
-//! the rational `γ`, or another uniform. `U` is known only by the 64-bit digits drawn so far, `T` only by an enclosure
-//! of integers. When the two intervals are disjoint the comparison is decided, and decided correctly for *every*
-//! continuation of `U`; when they overlap (probability below 2^-50 per sample) another digit is drawn and the
-//! enclosure is recomputed with more bits, in arbitrary precision, until they are. The samples
-//! therefore have the stated distribution exactly, up to the quality of the generator; the precision of the
-//! tables decides only how often the slow path runs.
+//! Every decision compares a uniform real number `U` with a fixed real number `T`: a threshold of the
+//! inversion, the rational `γ`, or another uniform. `U` is known only by the 64-bit digits drawn so far, `T`
+//! only by an enclosure of integers. When the two intervals are disjoint the comparison is decided, and
+//! decided correctly for *every* continuation of `U`; when they overlap (probability below 2^-50 per sample)
+//! another digit is drawn and the enclosure is recomputed with more bits, in arbitrary precision, until they
+//! are. The samples therefore have the stated distribution exactly, up to the quality of the generator; the
+//! precision of the tables decides only how often the slow path runs.
 //!
 //! # Timing
 //!
-//! Running time is constant in expectation and has exponential tails, but it is **not** independent of the sample. The number of
-//! rejected proposals says nothing about the value that is returned in the end. The last, accepted
-//! proposal does: the scan of the table and the memory it touches depend on the block `v`, and the
-//! length of the acceptance test on `γ`. Someone who can time single samples, or shares a cache with the sampler, learns something
-//! about the magnitude at the resolution of one block (between σ/32 and σ/16 for the Gaussian); nothing depends on
-//! the sign or, directly, on the data the noise is added to. Releases that are timed from outside should leave on
-//! a schedule.
+//! Running time is constant in expectation and has exponential tails, but it is **not** independent of the
+//! sample. The number of rejected proposals says nothing about the value that is returned in the end. The
+//! last, accepted proposal does: the scan of the table and the memory it touches depend on the block `v`, and
+//! the length of the acceptance test on `γ`. Someone who can time single samples, or shares a cache with the
+//! sampler, learns something about the magnitude at the resolution of one block (between σ/32 and σ/16 for
+//! the Gaussian); nothing depends on the sign or, directly, on the data the noise is added to. Releases that
+//! are timed from outside should leave on a schedule.
 
 mod bernoulli;
 mod gaussian;

@@ -57,10 +57,11 @@ const SAMPLES: u32 = 100_000;
 /// The one-sided normal quantile of the level α = 10^-6 of every test here.
 const QUANTILE: f64 = 4.753_424;
 
-/// Pearson's statistic divided by its critical value at level α (Wilson and Hilferty): above one means reject.
+/// Pearson's statistic divided by its critical value at level α (Wilson and Hilferty): above one means
+/// reject.
 ///
-/// Bin `i` holds the samples with exactly `i` edges at or below them; `below(e)` is the probability of `y < e`. Bins with fewer than ten
-/// expected samples are joined to the next.
+/// Bin `i` holds the samples with exactly `i` edges at or below them; `below(e)` is the probability of `y <
+/// e`. Bins with fewer than ten expected samples are joined to the next.
 fn chi_square(edges: &[i128], below: impl Fn(i128) -> f64, mut sample: impl FnMut() -> i128) -> f64 {
     let mut counts = vec![0.0; edges.len() + 1];
     for _ in 0..SAMPLES {
@@ -94,8 +95,8 @@ fn edges(scale: f64) -> Vec<i128> {
     edges
 }
 
-/// `P(y < edge)` of the discrete Gaussian: summed, or from σ = 10^5 on by the normal distribution with continuity correction,
-/// which is then within 10^-11.
+/// `P(y < edge)` of the discrete Gaussian: summed, or from σ = 10^5 on by the normal distribution with
+/// continuity correction, which is then within 10^-11.
 fn gaussian_below(variance: f64) -> impl Fn(i128) -> f64 {
     let sigma = variance.sqrt();
     let reach = if sigma < 1e5 { (12.0 * sigma) as i128 + 12 } else { 0 };
@@ -189,6 +190,18 @@ fn bernoulli_frequencies_fit_and_the_test_has_power() {
     let one = NonZeroU64::MIN;
     assert!((0..1000).all(|_| bernoulli_exp_neg(0, one, &mut rng)));
     assert!(!(0..1000).any(|_| bernoulli_exp_neg(u64::MAX, one, &mut rng)));
+}
+
+/// The coin for exponents of any size makes the same decisions from the same words.
+#[test]
+fn the_slow_coin_agrees_with_the_fast_one() {
+    let (mut fast, mut slow) = (ChaCha20Rng::seed_from_u64(24), ChaCha20Rng::seed_from_u64(24));
+    for numerator in 0..4000 {
+        let gamma = bernoulli::Ratio { numerator: (numerator % 40).into(), denominator: 11u32.into() };
+        let expected = bernoulli_exp_neg(numerator % 40, NonZeroU64::new(11).unwrap(), &mut fast);
+        assert_eq!(bernoulli::bernoulli_exp_neg_ratio(gamma, &mut slow), expected);
+    }
+    assert_eq!(fast.next_u64(), slow.next_u64());
 }
 
 /// 1/3 is 0x5555… in every digit: scripted words tie with it, and then fall to either side.
