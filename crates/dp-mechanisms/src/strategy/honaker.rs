@@ -259,9 +259,10 @@ impl Estimates {
         }
     }
 
-    /// Leaves in `estimate` the noise of the largest node that ends at `step`, given that of the measurements;
-    /// `measure(row, out)` reads a row of z. Before it does so, `correction` is told for each node that is completed,
-    /// by its middle, how far its measurement moves the sum of its children.
+    /// Leaves in `estimate` the noise of the largest node that ends at `step`, estimated from below.
+    ///
+    /// `measure(row, out)` reads a row of z. For each inner node that the step completes, `correction(middle, moved)`
+    /// is told how far its own measurement moved the sum of its children.
     fn complete(
         &mut self,
         step: usize,
