@@ -5,7 +5,8 @@
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use dp_mechanisms::Workload;
-use dp_mechanisms::certificate::{bidiagonal_bound, bidiagonal_certificate, dual_certificate};
+use dp_mechanisms::bounds::dual_certificate;
+use dp_mechanisms::certificate::{bidiagonal_bound, bidiagonal_certificate};
 use dp_mechanisms::strategy::optimal::{Method, Objective, Options, scaled_sqrt_start, solve, start};
 use ndarray::Array2;
 use std::hint::black_box;

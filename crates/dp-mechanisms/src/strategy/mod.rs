@@ -8,11 +8,13 @@
 //! Lower-triangularity is a property of the interface: a [`NoiseFilter`] makes the noise of step t before that
 //! of step t+1 and never sees the data at all.
 
+pub mod honaker;
 pub mod identity;
 pub mod optimal;
 pub mod scaled;
 pub mod structured;
 pub mod toeplitz;
+pub mod tree;
 
 use std::fmt;
 use std::sync::Arc;
@@ -134,8 +136,18 @@ pub(crate) fn prefix_sums_of_squares(coefficients: &[f64]) -> Vec<f64> {
 }
 
 /// The strategies that [`build`] knows, in the order in which reports list them.
-pub const NAMES: &[&str] =
-    &["sqrt", "normalized-sqrt", "scaled-sqrt", "optimal", "structured", "identity", "output"];
+pub const NAMES: &[&str] = &[
+    "sqrt",
+    "normalized-sqrt",
+    "scaled-sqrt",
+    "optimal",
+    "structured",
+    "honaker-full",
+    "honaker-online",
+    "binary-tree",
+    "identity",
+    "output",
+];
 
 /// Builds a strategy by name for a workload, horizon and participation (which the optimized ones are fitted to).
 ///
@@ -148,20 +160,39 @@ pub fn build(
     participation: Participation,
 ) -> Result<Arc<dyn Strategy>> {
     let _ = participation;
-    Ok(match name {
+    Ok(match known_name(name)? {
         "sqrt" => Arc::new(toeplitz::sqrt(workload, steps)?),
         "normalized-sqrt" => Arc::new(toeplitz::normalized_sqrt(workload, steps)?),
         "scaled-sqrt" => Arc::new(scaled::scaled_sqrt(workload, steps)?),
         "optimal" => Arc::new(optimal::Optimal::mean(workload, steps)?),
         "structured" => Arc::new(structured::Structured::new(workload, steps)?),
+        "honaker-full" => Arc::new(honaker::Honaker::full(workload, steps)?),
+        "honaker-online" => Arc::new(honaker::Honaker::online(workload, steps)?),
+        "binary-tree" => Arc::new(tree::BinaryTree::new(workload, steps)?),
         "identity" => Arc::new(identity::Independent::on_input(workload, steps)?),
-        "output" => Arc::new(identity::Independent::on_output(workload, steps)?),
-        _ => {
-            return Err(Error::Parse {
-                what: "strategy",
-                text: name.to_owned(),
-                expected: "one of the names that `plan` lists",
-            });
-        }
+        // `known_name` lets nothing else through.
+        _ => Arc::new(identity::Independent::on_output(workload, steps)?),
     })
+}
+
+/// The name as the registry spells it.
+///
+/// # Errors
+/// An unknown name.
+pub fn known_name(name: &str) -> Result<&'static str> {
+    NAMES.iter().find(|known| **known == name).copied().ok_or_else(|| Error::Parse {
+        what: "strategy",
+        text: name.to_owned(),
+        expected: "one of the names that `plan` lists",
+    })
+}
+
+/// The number of steps up to which the planner tries a strategy on its own account.
+pub fn practical_limit(name: &str) -> usize {
+    match name {
+        // Seconds, at this size.
+        "optimal" | "structured" => 1 << 10,
+        "honaker-full" | "scaled-sqrt" | "normalized-sqrt" => 1 << 20,
+        _ => usize::MAX,
+    }
 }

@@ -297,16 +297,16 @@ impl Strategy for Structured {
     }
 
     fn sensitivity(&self, participation: Participation) -> Result<Sensitivity> {
-        // What is left of rounding when normalized columns are multiplied out again.
-        let normalized = 1.0 + 1e-14;
-        if participation.times_within(self.steps()) <= 1 {
-            return Ok(Sensitivity::exact(normalized));
-        }
-        // Every column is off by at most a fraction of its norm, so sums of columns are by as much of their number.
-        let computed = sensitivity::dense(self.materialize()?.strategy.view(), participation)?;
         let times = participation.times_within(self.steps()) as f64;
-        let length = computed.squared.sqrt() + 2.0 * times * self.rounding;
-        Ok(Sensitivity::upper_bound(length * length * normalized))
+        // What is left of rounding when normalized columns are multiplied out again; then the triangle inequality.
+        let trivial = times * times * (1.0 + 1e-14);
+        if times <= 1.0 {
+            return Ok(Sensitivity::upper_bound(trivial));
+        }
+        // Every computed column is off by at most the margin that its norm was raised by.
+        let computed = sensitivity::dense(self.materialize()?.strategy.view(), participation)?;
+        let length = computed.squared.sqrt() + times * self.rounding;
+        Ok(Sensitivity::upper_bound((length * length * (1.0 + 1e-14)).min(trivial)))
     }
 
     fn row_norms(&self) -> Result<RowNorms> {

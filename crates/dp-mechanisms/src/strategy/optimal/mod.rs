@@ -14,10 +14,10 @@ use ndarray::{Array2, Axis};
 pub use program::{Certificate, Method, Objective, Optimum, Options, solve};
 
 use super::{Factorization, NoiseFilter, RowNorms, Strategy, check_materializable, scaled};
-use crate::certificate;
 use crate::error::{Result, check_count};
 use crate::sensitivity::{self, Participation, Sensitivity};
 use crate::workload::Workload;
+use crate::{bounds, certificate};
 
 /// The strategy of the dense program.
 ///
@@ -121,8 +121,7 @@ pub fn scaled_sqrt_start(workload: &Workload, steps: usize) -> Result<Vec<f64>> 
     let usable = |weights: &Vec<f64>| weights.iter().all(|weight| weight.is_normal() && *weight > 0.0);
     if let Ok(strategy) = scaled::scaled_sqrt(workload, steps) {
         let Factorization { decoder, strategy } = strategy.materialize()?;
-        let moved = dense::solve_lower(strategy.view(), decoder.t())?;
-        let weights = norms::row_squared_norms(moved.view()).to_vec();
+        let weights = bounds::dual_weights(decoder.view(), strategy.view())?;
         if usable(&weights) {
             return Ok(weights);
         }

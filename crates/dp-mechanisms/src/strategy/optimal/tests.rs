@@ -1,5 +1,5 @@
 use super::*;
-use crate::certificate::dual_certificate;
+use crate::bounds::{dual_certificate, weighted_schatten_max};
 use crate::noise::UnitNoise;
 use approx::assert_relative_eq;
 use ndarray::array;
@@ -115,6 +115,16 @@ fn weighted_rows() {
         let objective = Objective::Weighted(weights);
         assert!(Optimal::new(&Workload::count(), 2, &objective, Options::default(), &mut |_, _| ()).is_err());
     }
+}
+
+#[test]
+fn the_saddle_point_proves_the_largest_row() {
+    let matrix = Workload::count().materialize(40).unwrap();
+    let optimum =
+        solve(matrix.view(), &Objective::Max, &[1.0; 40], Options::default(), &mut |_, _| ()).unwrap();
+    let bound = weighted_schatten_max(matrix.view(), &optimum.row_weights, &optimum.column_weights).unwrap();
+    assert_relative_eq!(bound, optimum.certificate.lower_bound, max_relative = 1e-9);
+    assert!(optimum.certificate.gap() <= 1e-6 && bound <= optimum.certificate.error);
 }
 
 /// Row i of z is the i-th unit vector, so that noise is a matrix.
