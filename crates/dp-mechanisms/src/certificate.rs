@@ -43,6 +43,9 @@ const MARGIN: f64 = 1.0 - 1e-9;
 /// Nodes that one sweep carries along, so that their divisions overlap.
 const LANES: usize = 4;
 
+/// The parts of the quadrature that run in parallel.
+const GROUPS: usize = 8;
+
 /// The longest horizon of the first level when weights are optimized from short horizons to long ones.
 const COARSEST: usize = 64;
 
@@ -135,29 +138,25 @@ impl SquaredInverse {
             let end = if index == 0 || index + 1 == nodes { ends } else { 1.0 };
             (t * t, std::f64::consts::FRAC_2_PI * STEP * t * end)
         };
-        (0..nodes.div_ceil(LANES))
-            .into_par_iter()
-            .fold(
-                || (vec![0.0; n], vec![[0.0; LANES]; n]),
-                |(mut sum, mut added), block| {
+        // Groups of blocks, added up in order: the same bits on any number of threads.
+        let blocks: Vec<usize> = (0..nodes.div_ceil(LANES)).collect();
+        let partial: Vec<Vec<f64>> = blocks
+            .par_chunks(blocks.len().div_ceil(GROUPS))
+            .map(|group| {
+                let (mut sum, mut added) = (vec![0.0; n], vec![[0.0; LANES]; n]);
+                for block in group {
                     let lanes: [(f64, f64); LANES] = std::array::from_fn(|lane| node(block * LANES + lane));
-                    self.add_inverse_diagonals(
-                        lanes.map(|(shift, _)| shift),
-                        lanes.map(|(_, weight)| weight),
-                        &mut added,
-                        &mut sum,
-                    );
-                    (sum, added)
-                },
-            )
-            .map(|(sum, _)| sum)
-            .reduce(
-                || vec![0.0; n],
-                |mut left, right| {
-                    left.iter_mut().zip(right).for_each(|(l, r)| *l += r);
-                    left
-                },
-            )
+                    let (shifts, weights) = (lanes.map(|(shift, _)| shift), lanes.map(|(_, weight)| weight));
+                    self.add_inverse_diagonals(shifts, weights, &mut added, &mut sum);
+                }
+                sum
+            })
+            .collect();
+        let mut total = vec![0.0; n];
+        for sum in partial {
+            total.iter_mut().zip(sum).for_each(|(total, part)| *total += part);
+        }
+        total
     }
 }
 

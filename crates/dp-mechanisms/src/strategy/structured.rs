@@ -22,7 +22,7 @@ use dp_linalg::{dense, norms};
 use ndarray::{Array2, ArrayView2, Axis};
 use rayon::prelude::*;
 
-use super::optimal::Optimal;
+use super::optimal::{Optimal, of_normalized_columns};
 use super::{Factorization, NoiseFilter, RowNorms, Strategy, check_materializable};
 use crate::error::{Result, check_count};
 use crate::noise::{Side, UnitNoise};
@@ -297,16 +297,14 @@ impl Strategy for Structured {
     }
 
     fn sensitivity(&self, participation: Participation) -> Result<Sensitivity> {
-        let times = participation.times_within(self.steps()) as f64;
-        // What is left of rounding when normalized columns are multiplied out again; then the triangle inequality.
-        let trivial = times * times * (1.0 + 1e-14);
-        if times <= 1.0 {
-            return Ok(Sensitivity::upper_bound(trivial));
+        let times = participation.times_within(self.steps());
+        if times <= 1 {
+            return Ok(Sensitivity { exact: false, ..of_normalized_columns(1.0, times) });
         }
         // Every computed column is off by at most the margin that its norm was raised by.
         let computed = sensitivity::dense(self.materialize()?.strategy.view(), participation)?;
-        let length = computed.squared.sqrt() + times * self.rounding;
-        Ok(Sensitivity::upper_bound((length * length * (1.0 + 1e-14)).min(trivial)))
+        let length = computed.squared.sqrt() + times as f64 * self.rounding;
+        Ok(of_normalized_columns(length * length * (1.0 + 1e-14), times))
     }
 
     fn row_norms(&self) -> Result<RowNorms> {

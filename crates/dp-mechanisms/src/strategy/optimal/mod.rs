@@ -130,6 +130,22 @@ pub fn scaled_sqrt_start(workload: &Workload, steps: usize) -> Result<Vec<f64>> 
     Ok(columns.mapv(f64::sqrt).to_vec())
 }
 
+/// A computed squared sensitivity of a matrix whose columns have norm at most 1 up to rounding, made coarse.
+///
+/// A plan that is built again — after a crash, or on another machine — must arrive at the very same σ, while the last
+/// bits of a dense computation depend on the processor. For one participation the answer is 1 and what rounding
+/// may add to it; for several it is rounded up to a multiple of 2^-32, but never above the triangle inequality.
+pub(crate) fn of_normalized_columns(squared: f64, times: usize) -> Sensitivity {
+    let unit = 1.0 + 1e-14;
+    let trivial = (times * times) as f64 * unit;
+    if times <= 1 {
+        return Sensitivity::exact(squared.max(unit));
+    }
+    let grid = f64::from(1 << 16).powi(2);
+    let coarse = (squared * grid).ceil() / grid;
+    Sensitivity::upper_bound(if squared <= trivial { coarse.min(trivial) } else { coarse })
+}
+
 impl Strategy for Optimal {
     fn name(&self) -> &'static str {
         "optimal"
@@ -144,7 +160,8 @@ impl Strategy for Optimal {
     }
 
     fn sensitivity(&self, participation: Participation) -> Result<Sensitivity> {
-        sensitivity::dense(self.strategy.view(), participation)
+        let computed = sensitivity::dense(self.strategy.view(), participation)?;
+        Ok(of_normalized_columns(computed.squared, participation.times_within(self.steps())))
     }
 
     fn row_norms(&self) -> Result<RowNorms> {

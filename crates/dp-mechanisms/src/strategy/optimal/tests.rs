@@ -160,6 +160,14 @@ fn repeated_participation_is_bounded_from_the_matrix() {
     let twice = strategy.sensitivity(Participation::repeated(2, 5).unwrap()).unwrap().squared;
     // Two columns of norm 1 with a non-negative inner product.
     assert!(twice > 2.0 && twice <= 4.0 + 1e-12, "{twice}");
+    // Coarse enough to be the same wherever it is computed, and never below what was computed.
+    for squared in [2.5, 2.5 + 1e-10, 4.0, 4.5] {
+        let (bound, again) =
+            (of_normalized_columns(squared, 2), of_normalized_columns(squared.next_down(), 2));
+        assert!(bound.squared >= squared && bound.squared < squared + 1e-9, "{bound:?}");
+        assert!(bound.squared - again.squared < 3e-10 && !bound.exact);
+    }
+    assert!(of_normalized_columns(1.5, 1).squared >= 1.5);
 }
 
 #[test]
