@@ -1,0 +1,5 @@
+//! One file per command.
+
+pub(crate) mod calibrate;
+pub(crate) mod demo;
+pub(crate) mod release;
