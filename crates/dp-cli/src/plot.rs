@@ -13,12 +13,12 @@ pub(crate) const ORANGE: RGBColor = RGBColor(220, 90, 0);
 /// See [`BLUE`].
 pub(crate) const DARK: RGBColor = RGBColor(40, 40, 40);
 
-/// A curve, with a band around it unless `half_widths` is empty.
+/// A curve, and a band with a lower and an upper edge at every point unless `band` is empty.
 pub(crate) struct Curve {
     pub(crate) label: String,
     pub(crate) colour: RGBColor,
     pub(crate) points: Vec<(f64, f64)>,
-    pub(crate) half_widths: Vec<f64>,
+    pub(crate) band: Vec<(f64, f64)>,
 }
 
 /// One diagram.
@@ -26,6 +26,8 @@ pub(crate) struct Panel {
     pub(crate) title: String,
     pub(crate) horizontal: String,
     pub(crate) vertical: String,
+    /// Room for the legend above the curves, as a share of their height.
+    pub(crate) headroom: f64,
     pub(crate) curves: Vec<Curve>,
 }
 
@@ -55,7 +57,7 @@ fn draw_panel(
     area: &DrawingArea<SVGBackend<'_>, Shift>,
     panel: &Panel,
 ) -> std::result::Result<(), Box<dyn std::error::Error>> {
-    let (horizontal, vertical) = ranges(&panel.curves);
+    let (horizontal, vertical) = ranges(panel);
     let mut chart = ChartBuilder::on(area)
         .caption(&panel.title, ("sans-serif", 19))
         .margin(12)
@@ -75,12 +77,11 @@ fn draw_panel(
         .bold_line_style(BLACK.mix(0.12))
         .draw()?;
     for curve in &panel.curves {
-        if !curve.half_widths.is_empty() {
-            let edge = |sign: f64| {
-                let pairs = curve.points.iter().zip(&curve.half_widths);
-                pairs.map(move |((x, y), half)| (*x, y + sign * half))
-            };
-            let outline: Vec<(f64, f64)> = edge(1.0).chain(edge(-1.0).rev()).collect();
+        if !curve.band.is_empty() {
+            let along = || curve.points.iter().zip(&curve.band);
+            let lower = along().map(|((x, _), (low, _))| (*x, *low));
+            let upper = along().rev().map(|((x, _), (_, high))| (*x, *high));
+            let outline: Vec<(f64, f64)> = lower.chain(upper).collect();
             chart.draw_series(std::iter::once(Polygon::new(outline, curve.colour.mix(0.18))))?;
         }
     }
@@ -110,17 +111,18 @@ fn label(value: f64, range: f64) -> String {
 }
 
 /// The extent of curves and bands, with some air above and below. A constant curve gets a range around it.
-fn ranges(curves: &[Curve]) -> ((f64, f64), (f64, f64)) {
+fn ranges(panel: &Panel) -> ((f64, f64), (f64, f64)) {
     let mut horizontal = (f64::INFINITY, f64::NEG_INFINITY);
     let mut vertical = horizontal;
-    for curve in curves {
+    for curve in &panel.curves {
         for (index, (x, y)) in curve.points.iter().enumerate() {
-            let half = curve.half_widths.get(index).copied().unwrap_or(0.0);
+            let (low, high) = curve.band.get(index).copied().unwrap_or((*y, *y));
             horizontal = (horizontal.0.min(*x), horizontal.1.max(*x));
-            vertical = (vertical.0.min(y - half), vertical.1.max(y + half));
+            vertical = (vertical.0.min(low.min(*y)), vertical.1.max(high.max(*y)));
         }
     }
-    (widen(horizontal, 0.0), widen(vertical, 0.06))
+    let (low, high) = widen(vertical, 0.06);
+    (widen(horizontal, 0.0), (low, high + (high - low) * panel.headroom))
 }
 
 fn widen((low, high): (f64, f64), share: f64) -> (f64, f64) {

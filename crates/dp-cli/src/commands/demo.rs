@@ -85,7 +85,8 @@ impl Demo {
         let count = Workload::count();
         let best = arguments::strategy("auto", &count, DAYS, Participation::Single)?;
         let tree = arguments::strategy("binary-tree", &count, DAYS, Participation::Single)?;
-        let runs = [run(&best, &cases, &truth)?, run(&tree, &cases, &truth)?];
+        // Each strategy draws its own noise.
+        let runs = [run(&best, &cases, &truth, SEED)?, run(&tree, &cases, &truth, SEED + 1)?];
 
         std::fs::create_dir_all(&self.output)
             .with_context(|| format!("cannot create `{}`", self.output.display()))?;
@@ -158,14 +159,14 @@ fn epidemic() -> Vec<f64> {
         .collect()
 }
 
-fn run(strategy: &Arc<dyn Strategy>, cases: &[f64], truth: &[f64]) -> Result<Run> {
+fn run(strategy: &Arc<dyn Strategy>, cases: &[f64], truth: &[f64], seed: u64) -> Result<Run> {
     // Every person is at most one case: adding or removing one changes one day's count by 1.
     let footprint = Footprint::encoded(
         vec![Term { weight: 1.0, participation: Participation::Single }],
         Relation::ZeroOut,
     )?;
     let plan = Plan::new(Arc::clone(strategy), footprint, Budget::approximate(EPSILON, DELTA)?)?;
-    let mut mechanism = Mechanism::reproducible(plan, 1, Seed::reproducible(SEED))?;
+    let mut mechanism = Mechanism::reproducible(plan, 1, Seed::reproducible(seed))?;
     let mut run =
         Run { name: strategy.name(), releases: Vec::new(), deviations: Vec::new(), errors: Vec::new() };
     let mut output = [0.0];
@@ -176,6 +177,11 @@ fn run(strategy: &Arc<dyn Strategy>, cases: &[f64], truth: &[f64]) -> Result<Run
         run.errors.push(output[0] - exact);
     }
     Ok(run)
+}
+
+fn band<'a>(centres: impl Iterator<Item = &'a f64>, deviations: &[f64]) -> Vec<(f64, f64)> {
+    let pairs = centres.zip(deviations);
+    pairs.map(|(centre, deviation)| (centre - 1.96 * deviation, centre + 1.96 * deviation)).collect()
 }
 
 fn root_mean_square(values: &[f64]) -> f64 {
@@ -207,50 +213,55 @@ fn draw(path: &Path, truth: &[f64], runs: &[Run; 2]) -> Result<()> {
     let by_day = |values: &[f64]| -> Vec<(f64, f64)> {
         values.iter().enumerate().map(|(day, value)| ((day + 1) as f64, *value)).collect()
     };
-    let band = |run: &Run| run.deviations.iter().map(|deviation| 1.96 * deviation).collect::<Vec<f64>>();
     let [best, tree] = runs;
-    let curve = |run: &Run, colour, values: &[f64], half_widths| Curve {
-        label: format!("{} (typical error {:.0} cases)", run.name, root_mean_square(&run.errors)),
+    // What is published comes with a band around it; an error has a band around zero, known before any data.
+    let published = |run: &Run, colour| Curve {
+        label: format!("{}, with its 95 % band", run.name),
         colour,
+        points: by_day(&run.releases),
+        band: band(run.releases.iter(), &run.deviations),
+    };
+    let error = |run: &Run, colour| Curve {
+        label: format!(
+            "{}: {:.0} cases off typically; shaded: where 95 % of errors fall",
+            run.name,
+            root_mean_square(&run.errors)
+        ),
+        colour,
+        points: by_day(&run.errors),
+        band: band(std::iter::repeat(&0.0), &run.deviations),
+    };
+    let exact = |label: &str, values: &[f64]| Curve {
+        label: label.to_owned(),
+        colour: plot::DARK,
         points: by_day(values),
-        half_widths,
+        band: Vec::new(),
     };
     let totals = Panel {
-        title: "Cases so far: what is published every day, with 95 % bands".to_owned(),
+        title: "What is published every day: the number of cases so far, plus noise".to_owned(),
         horizontal: "day of the year".to_owned(),
         vertical: "cases so far".to_owned(),
+        headroom: 0.0,
         curves: vec![
-            curve(tree, plot::ORANGE, &tree.releases, band(tree)),
-            curve(best, plot::BLUE, &best.releases, band(best)),
-            Curve {
-                label: "the truth (never published)".to_owned(),
-                colour: plot::DARK,
-                points: by_day(truth),
-                half_widths: Vec::new(),
-            },
+            published(tree, plot::ORANGE),
+            published(best, plot::BLUE),
+            exact("the truth (never published)", truth),
         ],
     };
-    // The bands stand around zero here: they say what the error may be, before any data has been seen.
-    let expected = |run: &Run, colour, what: &str| Curve {
-        label: format!("{}: {what}", run.name),
-        colour,
-        points: run.deviations.iter().enumerate().map(|(day, _)| ((day + 1) as f64, 0.0)).collect(),
-        half_widths: band(run),
-    };
     let errors = Panel {
-        title: "The same releases minus the truth: the price of privacy".to_owned(),
+        title: "How far off it is: published minus true".to_owned(),
         horizontal: "day of the year".to_owned(),
         vertical: "error in cases".to_owned(),
+        headroom: 0.3,
         curves: vec![
-            expected(tree, plot::ORANGE, "95 % band"),
-            expected(best, plot::BLUE, "95 % band"),
-            curve(tree, plot::ORANGE, &tree.errors, Vec::new()),
-            curve(best, plot::BLUE, &best.errors, Vec::new()),
+            error(tree, plot::ORANGE),
+            error(best, plot::BLUE),
+            exact("no error", &vec![0.0; truth.len()]),
         ],
     };
     plot::draw(
         path,
-        "One year of private daily totals: best strategy and binary tree at equal privacy",
+        "A year of daily totals, each person protected equally by both strategies",
         &[totals, errors],
     )
 }

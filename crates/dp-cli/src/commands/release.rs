@@ -160,12 +160,17 @@ impl Release {
             label: "release, with the band that holds 95 % of the noise".to_owned(),
             colour: plot::BLUE,
             points: lines.iter().map(|line| (line.step as f64, line.release)).collect(),
-            half_widths: lines.iter().map(|line| 1.96 * line.standard_deviation).collect(),
+            band: lines
+                .iter()
+                .map(|line| (line.release, 1.96 * line.standard_deviation))
+                .map(|(centre, half)| (centre - half, centre + half))
+                .collect(),
         };
         let panel = Panel {
             title: format!("{} of {}", self.workload, self.column),
             horizontal: "step".to_owned(),
             vertical: "released value".to_owned(),
+            headroom: 0.15,
             curves: vec![curve],
         };
         plot::draw(path, "Private releases", &[panel])
