@@ -292,7 +292,6 @@ pub fn correlate(a: &[f64], b: &[f64]) -> Vec<f64> {
 /// The first `length` coefficients of `kernel * column` for every column, in parallel over the columns.
 ///
 /// **Complexity** O(d N log N) time for d columns, N = `kernel.len() + columns.nrows()`; one spectrum of the kernel.
-#[expect(clippy::needless_pass_by_value, reason = "a view is passed by value, as a slice is")]
 pub fn convolve_columns(kernel: &[f64], columns: ArrayView2<'_, f64>, length: usize) -> Array2<f64> {
     let kernel = &kernel[..kernel.len().min(length)];
     let rows = columns.nrows().min(length);

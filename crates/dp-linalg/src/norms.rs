@@ -1,7 +1,5 @@
 //! Norms of matrices, and sums that can be trusted to the last digit.
 
-#![allow(clippy::needless_pass_by_value, reason = "an array view is a reference already")]
-
 use std::f64::consts::PI;
 
 use ndarray::{Array1, ArrayView2, Axis};

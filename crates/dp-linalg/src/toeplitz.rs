@@ -26,7 +26,6 @@ pub struct LowerToeplitz {
     coefficients: Vec<f64>,
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "a view is passed by value, as a slice is")]
 impl LowerToeplitz {
     /// The operator with these coefficients.
     ///
@@ -176,7 +175,6 @@ mod tests {
     use ndarray::{Array1, ArrayView1, Axis};
     use proptest::prelude::*;
 
-    #[expect(clippy::needless_pass_by_value, reason = "a view is passed by value, as a slice is")]
     fn assert_close(actual: &[f64], expected: ArrayView1<'_, f64>) {
         assert_eq!(actual.len(), expected.len());
         for (x, y) in actual.iter().zip(expected) {

@@ -6,8 +6,6 @@
 //!
 //! The cores belong to rayon: faer's parallelism is rayon's, and OpenBLAS is kept to one thread.
 
-#![allow(clippy::needless_pass_by_value, reason = "an array view is a reference already")]
-
 mod backend;
 #[cfg(feature = "faer")]
 mod faer_backend;

@@ -156,7 +156,7 @@ pub fn build(
     participation: Participation,
 ) -> Result<Arc<dyn Strategy>> {
     let _ = participation;
-    Ok(match name {
+    Ok(match known_name(name)? {
         "sqrt" => Arc::new(toeplitz::sqrt(workload, steps)?),
         "normalized-sqrt" => Arc::new(toeplitz::normalized_sqrt(workload, steps)?),
         "scaled-sqrt" => Arc::new(scaled::scaled_sqrt(workload, steps)?),
@@ -164,13 +164,27 @@ pub fn build(
         "honaker-online" => Arc::new(honaker::Honaker::online(workload, steps)?),
         "binary-tree" => Arc::new(tree::BinaryTree::new(workload, steps)?),
         "identity" => Arc::new(identity::Independent::on_input(workload, steps)?),
-        "output" => Arc::new(identity::Independent::on_output(workload, steps)?),
-        _ => {
-            return Err(Error::Parse {
-                what: "strategy",
-                text: name.to_owned(),
-                expected: "one of the names that `plan` lists",
-            });
-        }
+        // `known_name` lets nothing else through.
+        _ => Arc::new(identity::Independent::on_output(workload, steps)?),
     })
+}
+
+/// The name as the registry spells it.
+///
+/// # Errors
+/// An unknown name.
+pub fn known_name(name: &str) -> Result<&'static str> {
+    NAMES.iter().find(|known| **known == name).copied().ok_or_else(|| Error::Parse {
+        what: "strategy",
+        text: name.to_owned(),
+        expected: "one of the names that `plan` lists",
+    })
+}
+
+/// The number of steps up to which the planner tries a strategy on its own account.
+pub fn practical_limit(name: &str) -> usize {
+    match name {
+        "honaker-full" | "scaled-sqrt" | "normalized-sqrt" => 1 << 20,
+        _ => usize::MAX,
+    }
 }
