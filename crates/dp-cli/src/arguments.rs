@@ -3,9 +3,11 @@
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use dp_mechanisms::planner::{self, Report, Request};
 use dp_mechanisms::{Budget, Participation, Strategy, Workload, strategy};
 
 /// A request that makes no sense, as opposed to one that failed.
@@ -119,18 +121,12 @@ pub(crate) fn strategy(
     if name != "auto" {
         return strategy::build(name, workload, steps, participation).map_err(Usage::error);
     }
-    let mut best: Option<(f64, Arc<dyn Strategy>)> = None;
-    for name in strategy::NAMES {
-        let Ok(candidate) = strategy::build(name, workload, steps, participation) else { continue };
-        let (Ok(sensitivity), Ok(rows)) = (candidate.sensitivity(participation), candidate.row_norms())
-        else {
-            continue;
-        };
-        let error = sensitivity.squared * rows.mean();
-        if best.as_ref().is_none_or(|(least, _)| error < *least) {
-            best = Some((error, candidate));
-        }
-    }
-    best.map(|(_, strategy)| strategy)
-        .ok_or_else(|| anyhow::anyhow!("no strategy serves {workload} over {steps} steps; try fewer steps"))
+    // Without a time limit: a release that is continued on a slower machine must choose the same strategy again.
+    let request = Request { participation, time: Duration::MAX, ..Request::new(workload.clone(), steps) };
+    Ok(evaluate(&request)?.strategy)
+}
+
+/// What the planner finds; what it refuses is the request's fault.
+pub(crate) fn evaluate(request: &Request) -> Result<Report> {
+    planner::evaluate(request).map_err(Usage::error)
 }

@@ -24,6 +24,8 @@ struct CommandLine {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Compare the strategies for a workload and say which is best
+    Plan(commands::plan::Plan),
     /// Say how much noise a privacy budget demands
     Calibrate(commands::calibrate::Calibrate),
     /// Release a statistic of a CSV column, one line per row
@@ -34,6 +36,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match CommandLine::parse().command {
+        Command::Plan(command) => command.run(),
         Command::Calibrate(command) => command.run(),
         Command::Release(command) => command.run(),
         Command::Demo(command) => command.run(),

@@ -64,12 +64,16 @@ fn release<'a>(changes: &[(&'a str, &'a str)]) -> Vec<&'a str> {
     std::iter::once("release").chain(words).collect()
 }
 
-/// `step,release,standard_deviation` lines as step → release.
+/// Lines of either format as step → release.
 fn releases(output: &str) -> BTreeMap<usize, String> {
     output
         .lines()
-        .skip(1)
+        .filter(|line| !line.starts_with("step"))
         .map(|line| {
+            if line.starts_with('{') {
+                let object: Value = serde_json::from_str(line).unwrap();
+                return (object["step"].as_u64().unwrap() as usize, object["release"].to_string());
+            }
             let mut fields = line.split(',');
             (fields.next().unwrap().parse().unwrap(), fields.next().unwrap().to_owned())
         })
@@ -103,6 +107,38 @@ fn calibration_is_the_exact_one() {
     let found = json(&dp(&["calibrate", "--rho", "0.5", "--json"]));
     assert!(close(&found["mu"], 1.0) && close(&found["sigma"], 1.0), "{found}");
     assert!(text(&dp(&["calibrate", "--mu", "2"]).stdout).contains("0.5"));
+}
+
+#[test]
+fn plans_print_the_known_errors() {
+    let found = json(&dp(&["plan", "--workload", "count", "--steps", "512", "--mu", "0.5", "--json"]));
+    assert_eq!(found["workload"], "count");
+    assert_eq!(found["steps"], 512);
+    let strategies = found["strategies"].as_array().unwrap();
+    assert_eq!(found["chosen"], strategies[0]["name"]);
+    let of = |name: &str| strategies.iter().find(|entry| entry["name"] == name).unwrap();
+    // The dense optimum at 512 steps is 7.504; square root and normalized square root are 8.347 and 7.695.
+    let near = |value: &Value, expected: f64| (value.as_f64().unwrap() - expected).abs() < 6e-4;
+    assert!(near(&of("sqrt")["mse"], 8.347) && near(&of("normalized-sqrt")["mse"], 7.695), "{found}");
+    assert!(near(&of("binary-tree")["sensitivity_squared"], 10.0));
+    let bound = found["lower_bound"]["mse"].as_f64().unwrap();
+    assert!(bound > 7.0 && bound < 7.5045 && found["lower_bound"]["kind"].is_string(), "{bound}");
+    for entry in strategies {
+        for key in ["sensitivity_squared", "mse", "max_se", "gap", "standard_deviation"] {
+            assert!(entry[key].as_f64().is_some_and(f64::is_finite), "{key}: {entry}");
+        }
+        assert!(close(&entry["gap"], entry["mse"].as_f64().unwrap() / bound - 1.0), "{entry}");
+    }
+    let alone =
+        json(&dp(&["plan", "--workload", "window:4", "--steps", "32", "--strategy", "sqrt", "--json"]));
+    assert_eq!(alone["strategies"].as_array().unwrap().len(), 1);
+    let table = dp(&["plan", "--workload", "average", "--steps", "64", "--metric", "max"]);
+    assert!(
+        table.status.success() && text(&table.stdout).contains("best: identity"),
+        "{}",
+        text(&table.stdout)
+    );
+    assert_refused(&dp(&["plan", "--workload", "count", "--steps", "8", "--strategy", "x"]), 2, &["`x`"]);
 }
 
 #[test]
@@ -251,18 +287,23 @@ fn read(directory: &Path, name: &str) -> String {
 fn killed_at_any_point_a_release_continues_and_never_contradicts_itself() {
     const ROWS: usize = 240;
     let steps = ROWS.to_string();
-    let whole = workspace(ROWS);
-    assert!(in_directory(whole.path(), &[("--steps", &steps)]).status().unwrap().success());
-    let whole = read(whole.path(), "output.csv");
-    assert_eq!(releases(&whole).len(), ROWS);
     // Delays in milliseconds, spread so that kills fall before, into and between the writes.
-    for (group, delays) in [("1", [3, 11, 23, 7, 31]), ("7", [2, 5, 9, 14, 4])] {
+    for (group, format, delays) in [
+        ("1", &[][..], [3, 11, 23, 7, 31]),
+        ("7", &[], [2, 5, 9, 14, 4]),
+        ("3", &["--json"], [2, 8, 13, 5, 21]),
+    ] {
+        let whole = workspace(ROWS);
+        let status = in_directory(whole.path(), &[("--steps", &steps)]).args(format).status().unwrap();
+        assert!(status.success());
+        let whole = read(whole.path(), "output.csv");
+        assert_eq!(releases(&whole).len(), ROWS);
         let directory = workspace(ROWS);
         let mut seen: BTreeMap<usize, String> = BTreeMap::new();
         let mut kills = 0;
         for attempt in 0.. {
-            let mut child =
-                in_directory(directory.path(), &[("--steps", &steps), ("--group", group)]).spawn().unwrap();
+            let mut command = in_directory(directory.path(), &[("--steps", &steps), ("--group", group)]);
+            let mut child = command.args(format).spawn().unwrap();
             // Longer and longer, so that a slow machine gets to the end as well.
             std::thread::sleep(Duration::from_millis(
                 delays[attempt % delays.len()] * (1 + attempt as u64 / 20),

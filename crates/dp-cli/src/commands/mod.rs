@@ -2,4 +2,5 @@
 
 pub(crate) mod calibrate;
 pub(crate) mod demo;
+pub(crate) mod plan;
 pub(crate) mod release;
