@@ -1,1 +1,0 @@
-//! Exact discrete noise.
