@@ -1,6 +1,5 @@
 //! Norms of matrices, and sums that can be trusted to the last digit.
 
-
 use std::f64::consts::PI;
 
 use ndarray::{Array1, ArrayView2, Axis};

@@ -6,7 +6,6 @@
 //!
 //! The cores belong to rayon: faer's parallelism is rayon's, and OpenBLAS is kept to one thread.
 
-
 mod backend;
 #[cfg(feature = "faer")]
 mod faer_backend;

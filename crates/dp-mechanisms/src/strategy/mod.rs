@@ -8,8 +8,10 @@
 //! Lower-triangularity is a property of the interface: a [`NoiseFilter`] makes the noise of step t before that
 //! of step t+1 and never sees the data at all.
 
+pub mod blt;
 pub mod identity;
 pub mod scaled;
+pub mod scaled_blt;
 pub mod toeplitz;
 
 use std::fmt;
@@ -131,24 +133,51 @@ pub(crate) fn prefix_sums_of_squares(coefficients: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-/// The strategies that [`build`] knows, in the order in which reports list them.
-pub const NAMES: &[&str] = &["sqrt", "normalized-sqrt", "scaled-sqrt", "identity", "output"];
+/// Which of the two errors an optimized strategy is fitted to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Metric {
+    /// The mean squared error over all releases, `E2 = Δ² ‖B‖_F² / n`.
+    #[default]
+    Mean,
+    /// The largest squared error of a release, `E∞ = Δ² max_t ‖b_t‖²`.
+    Max,
+}
 
-/// Builds a strategy by name for a workload, horizon and participation (which the optimized ones are fitted to).
+/// The strategies that [`build`] knows, in the order in which reports list them.
+pub const NAMES: &[&str] =
+    &["sqrt", "normalized-sqrt", "scaled-sqrt", "blt", "scaled-blt", "identity", "output"];
+
+/// Builds a strategy by name for a workload, horizon and participation (which the optimized ones are fitted to),
+/// with the mean squared error as the aim.
 ///
 /// # Errors
-/// An unknown name, zero steps, or a workload the strategy does not serve.
+/// As [`build_for`].
 pub fn build(
     name: &str,
     workload: &Workload,
     steps: usize,
     participation: Participation,
 ) -> Result<Arc<dyn Strategy>> {
-    let _ = participation;
+    build_for(name, workload, steps, participation, Metric::Mean)
+}
+
+/// Builds a strategy by name; the optimized ones are fitted to the participation and the metric.
+///
+/// # Errors
+/// An unknown name, zero steps, or a workload the strategy does not serve.
+pub fn build_for(
+    name: &str,
+    workload: &Workload,
+    steps: usize,
+    participation: Participation,
+    metric: Metric,
+) -> Result<Arc<dyn Strategy>> {
     Ok(match name {
         "sqrt" => Arc::new(toeplitz::sqrt(workload, steps)?),
         "normalized-sqrt" => Arc::new(toeplitz::normalized_sqrt(workload, steps)?),
         "scaled-sqrt" => Arc::new(scaled::scaled_sqrt(workload, steps)?),
+        "blt" => Arc::new(blt::blt(workload, steps, participation, metric)?),
+        "scaled-blt" => Arc::new(scaled_blt::scaled_blt(workload, steps, metric)?),
         "identity" => Arc::new(identity::Independent::on_input(workload, steps)?),
         "output" => Arc::new(identity::Independent::on_output(workload, steps)?),
         _ => {
