@@ -12,7 +12,7 @@ use dp_linalg::minimize::{self, Options};
 use dp_linalg::rational::{Rational, Sum};
 
 use super::Metric;
-use super::toeplitz::{Core, ToeplitzStrategy};
+use super::toeplitz::{Core, ToeplitzStrategy, toeplitz_part};
 use crate::error::{Result, check_count};
 use crate::sensitivity::Participation;
 use crate::workload::{Kind, Workload};
@@ -193,18 +193,10 @@ impl Problem {
             }
             Kind::Window { width } if *width >= steps => Decoder::Pole,
             Kind::Window { width } => Decoder::Window(*width),
-            kind => {
+            _ => {
                 length = steps.min(SERIES_LIMIT);
-                let average = *kind == Kind::Average;
-                let row = |t: usize| if average { ((t + 1) as f64).powi(-2) } else { 1.0 };
-                let surrogate = match kind {
-                    Kind::Average => Workload::count(),
-                    // The schedule scales steps; the Toeplitz matrix behind it has constant rates.
-                    Kind::Momentum { beta, .. } => Workload::momentum(*beta, &[1.0])?,
-                    _ => workload.clone(),
-                };
-                let weights = surrogate.series(length)?.unwrap_or_default();
-                Decoder::Series { weights, rows: (0..length).map(row).collect() }
+                let (weights, rows) = toeplitz_part(workload, length)?;
+                Decoder::Series { weights, rows }
             }
         };
         Ok(Self { decoder, floor, steps: length, participation, metric })

@@ -8,8 +8,12 @@
 //! Lower-triangularity is a property of the interface: a [`NoiseFilter`] makes the noise of step t before that
 //! of step t+1 and never sees the data at all.
 
+pub mod anytime;
+pub mod banded;
 pub mod blt;
+pub mod group;
 pub mod identity;
+pub mod optimal_toeplitz;
 pub mod scaled;
 pub mod scaled_blt;
 pub mod toeplitz;
@@ -144,8 +148,20 @@ pub enum Metric {
 }
 
 /// The strategies that [`build`] knows, in the order in which reports list them.
-pub const NAMES: &[&str] =
-    &["sqrt", "normalized-sqrt", "scaled-sqrt", "blt", "scaled-blt", "identity", "output"];
+pub const NAMES: &[&str] = &[
+    "sqrt",
+    "normalized-sqrt",
+    "scaled-sqrt",
+    "blt",
+    "scaled-blt",
+    "banded",
+    "banded-inverse",
+    "optimal-toeplitz",
+    "group",
+    "anytime",
+    "identity",
+    "output",
+];
 
 /// Builds a strategy by name for a workload, horizon and participation (which the optimized ones are fitted to),
 /// with the mean squared error as the aim.
@@ -178,6 +194,13 @@ pub fn build_for(
         "scaled-sqrt" => Arc::new(scaled::scaled_sqrt(workload, steps)?),
         "blt" => Arc::new(blt::blt(workload, steps, participation, metric)?),
         "scaled-blt" => Arc::new(scaled_blt::scaled_blt(workload, steps, metric)?),
+        "banded" => Arc::new(banded::banded(workload, steps, participation, metric)?),
+        "banded-inverse" => Arc::new(banded::banded_inverse(workload, steps, participation)?),
+        "optimal-toeplitz" => {
+            Arc::new(optimal_toeplitz::optimal_toeplitz(workload, steps, participation, metric)?)
+        }
+        "group" => Arc::new(group::Group::new(workload, steps)?),
+        "anytime" => Arc::new(anytime::Anytime::new(workload, steps, anytime::DEFAULT_BETA)?),
         "identity" => Arc::new(identity::Independent::on_input(workload, steps)?),
         "output" => Arc::new(identity::Independent::on_output(workload, steps)?),
         _ => {

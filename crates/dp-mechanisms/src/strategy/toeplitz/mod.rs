@@ -326,6 +326,22 @@ fn sqrt_geometric(beta: f64, steps: usize) -> Vec<f64> {
     root
 }
 
+/// The series of the Toeplitz matrix behind a workload, and the weight of every squared row norm: what an optimizer of
+/// Toeplitz strategies sees.
+///
+/// The average is the count with rows divided by t; a learning-rate schedule is left out.
+pub(crate) fn toeplitz_part(workload: &Workload, steps: usize) -> Result<(Vec<f64>, Vec<f64>)> {
+    let surrogate = match workload.kind() {
+        Kind::Average => Workload::count(),
+        Kind::Momentum { beta, .. } => Workload::momentum(*beta, &[1.0])?,
+        _ => workload.clone(),
+    };
+    let series = surrogate.series(steps)?.unwrap_or_default();
+    let average = *workload.kind() == Kind::Average;
+    let row = |t: usize| if average { ((t + 1) as f64).powi(-2) } else { 1.0 };
+    Ok((series, (0..steps).map(row).collect()))
+}
+
 /// The core of the square-root strategies.
 ///
 /// # Errors
