@@ -46,7 +46,7 @@ impl Group {
         column[..steps].fill(1.0);
         Ok(Self {
             workload: workload.clone(),
-            root: fft::circulant_power(&column, |eigenvalue| eigenvalue.sqrt()),
+            root: fft::circulant_power(&column, |eigenvalue| eigenvalue.powf(0.5)),
         })
     }
 

@@ -102,7 +102,9 @@ pub(super) fn minimize_coefficients(
     start.truncate(bands);
     // The error does not depend on the scale of c.
     let leading = start[0];
-    start.iter_mut().for_each(|value| *value /= leading);
+    for value in &mut start {
+        *value /= leading;
+    }
     let objective = |point: &[f64], gradient: &mut [f64]| {
         error(point, &weights, &importance, participation, gradient).unwrap_or(f64::NAN)
     };

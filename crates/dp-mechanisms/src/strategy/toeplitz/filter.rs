@@ -104,7 +104,9 @@ impl NoiseFilter for Buffers {
 }
 
 fn scale(values: &mut [f64], factor: f64) {
-    values.iter_mut().for_each(|value| *value *= factor);
+    for value in values {
+        *value *= factor;
+    }
 }
 
 /// The last few vectors with a weight for each age: `Σ_k w_k v_{t-1-k}`.
@@ -151,7 +153,7 @@ impl Inverse for Recursive {
     fn next(&mut self, z: &[f64], out: &mut [f64]) -> Result<()> {
         out.copy_from_slice(z);
         self.taps.accumulate(-1.0, out);
-        out.iter_mut().for_each(|value| *value /= self.leading);
+        scale(out, 1.0 / self.leading);
         self.taps.remember(out);
         Ok(())
     }
