@@ -115,11 +115,19 @@ impl Roots {
         partial_fractions(&self.poles, &self.zeros)
     }
 
-    /// `b_j = Σ_i β_i (1-γ_i)^j` for `b = 1/(c · (1 - p x))`, `p = 1 - gap`.
-    fn decoder_modes(&self, gap: f64) -> Vec<Mode> {
+    /// `b_j = Σ_i β_i (1-γ_i)^j` for `b = 1/(c · (1 - p x))`, `p = 1 - gap`, and a second such factor for momentum.
+    fn decoder_modes(&self, gap: f64, momentum: Option<f64>) -> Vec<Mode> {
         let mut poles = self.zeros.clone();
         poles.push(gap);
-        partial_fractions(&poles, &self.poles)
+        poles.extend(momentum);
+        let mut modes = partial_fractions(&poles, &self.poles);
+        if momentum.is_some() {
+            // Two poles more than zeros: a power of x more in the denominator.
+            for mode in &mut modes {
+                mode.weight *= 1.0 - mode.gap;
+            }
+        }
+        modes
     }
 }
 
@@ -163,8 +171,8 @@ fn energy(modes: &[Mode], sum: Sum, length: usize) -> f64 {
 
 /// What the decoder `b = a/c` is made of.
 enum Decoder {
-    /// `a = 1/(1 - p x)`.
-    Pole,
+    /// `a = 1/(1 - p x)`, times `1/(1 - β x)` for momentum, of which the gap `1 - β` is kept.
+    Poles { momentum: Option<f64> },
     /// `a = (1 - x^w)/(1 - x)`, w below the horizon.
     Window(usize),
     /// Any series, and the weight of the squared norm of every row.
@@ -186,12 +194,14 @@ impl Problem {
         let mut floor = 0.0;
         let mut length = steps;
         let decoder = match workload.kind() {
-            Kind::Count => Decoder::Pole,
+            Kind::Count => Decoder::Poles { momentum: None },
+            // The schedule scales steps; the Toeplitz matrix behind it has constant rates.
+            Kind::Momentum { beta, .. } => Decoder::Poles { momentum: Some(1.0 - beta) },
             Kind::Exponential { alpha } => {
                 floor = (alpha - 1.0) / alpha;
-                Decoder::Pole
+                Decoder::Poles { momentum: None }
             }
-            Kind::Window { width } if *width >= steps => Decoder::Pole,
+            Kind::Window { width } if *width >= steps => Decoder::Poles { momentum: None },
             Kind::Window { width } => Decoder::Window(*width),
             _ => {
                 length = steps.min(SERIES_LIMIT);
@@ -254,15 +264,15 @@ impl Problem {
             Metric::Max => 0.0,
         };
         match &self.decoder {
-            Decoder::Pole => {
-                let modes = roots.decoder_modes(self.floor);
+            Decoder::Poles { momentum } => {
+                let modes = roots.decoder_modes(self.floor, *momentum);
                 match self.metric {
                     Metric::Mean => mean * energy(&modes, Sum::Triangular, steps),
                     Metric::Max => energy(&modes, Sum::Plain, steps),
                 }
             }
             Decoder::Window(width) => {
-                let modes = roots.decoder_modes(0.0);
+                let modes = roots.decoder_modes(0.0, None);
                 // Past the window `b_{w+j} = p_{w+j} - p_j` for the prefix sums p: the constant cancels.
                 let past: Vec<Mode> = modes
                     .iter()
@@ -411,7 +421,7 @@ mod tests {
             let doubled: Vec<f64> = parameters.iter().flat_map(|p| [*p, 0.5 * p]).collect();
             let roots = Roots::at(&doubled, floor);
             prop_assert!(roots.strategy_modes().iter().all(|mode| mode.weight > 0.0));
-            prop_assert!(roots.decoder_modes(floor).iter().all(|mode| mode.weight > 0.0));
+            prop_assert!(roots.decoder_modes(floor, None).iter().all(|mode| mode.weight > 0.0));
             let coefficients = roots.rational().unwrap().coefficients(50);
             prop_assert!(coefficients.windows(2).all(|pair| pair[0] >= pair[1] && pair[1] >= 0.0));
         }
