@@ -9,20 +9,35 @@
 //! | [`sensitivity`] | neighbouring relation, participation, footprint of an encoding |
 //! | [`budget`] | (ε, δ), zCDP, GDP and the exact Gaussian calibration |
 //! | [`plan`] | the only place that computes σ |
+//! | [`bounds`] | what nothing can beat |
+//! | [`planner`] | evaluates the strategies for a workload and picks |
 //! | [`noise`] | where `z` comes from, and the correlated noise made of it |
+//! | [`mechanism`] | push an input, get the release |
+//! | [`snapshot`], [`durable`] | continuing later, and surviving crashes |
+//! | [`horizon`] | streams of unknown length |
 
+pub mod bounds;
 pub mod budget;
+pub mod durable;
 mod error;
+pub mod horizon;
+pub mod mechanism;
 pub mod noise;
 pub mod plan;
+pub mod planner;
 pub mod sensitivity;
+pub mod snapshot;
 pub mod strategy;
 pub mod workload;
 
 pub use budget::Budget;
+pub use durable::{DurableMechanism, StateFile};
 pub use error::{Error, Result};
+pub use horizon::DoublingMechanism;
+pub use mechanism::{Mechanism, Release};
 pub use noise::{CorrelatedNoise, GaussianSource, Seed, Side};
 pub use plan::Plan;
 pub use sensitivity::{Footprint, Participation, Relation, Sensitivity};
+pub use snapshot::Snapshot;
 pub use strategy::Strategy;
 pub use workload::Workload;

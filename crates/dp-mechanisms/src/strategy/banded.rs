@@ -78,7 +78,7 @@ mod tests {
             let workload: Workload = text.parse().unwrap();
             let expected = workload.materialize(50).unwrap();
             for strategy in [
-                banded(&workload, 50, repeated, Metric::Mean).unwrap(),
+                banded(&workload, 50, repeated, Metric::Mse).unwrap(),
                 banded_inverse(&workload, 50, repeated).unwrap(),
             ] {
                 let factors = strategy.materialize().unwrap();
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn bands_that_do_not_meet_have_no_cross_terms() {
         let participation = Participation::repeated(5, 16).unwrap();
-        let strategy = banded(&Workload::count(), 200, participation, Metric::Mean).unwrap();
+        let strategy = banded(&Workload::count(), 200, participation, Metric::Mse).unwrap();
         let single = strategy.sensitivity(Participation::Single).unwrap();
         let repeated = strategy.sensitivity(participation).unwrap();
         assert!(repeated.exact);
@@ -103,7 +103,7 @@ mod tests {
     fn optimizing_beats_truncating_the_square_root() {
         let workload = Workload::count();
         for participation in [Participation::Single, Participation::repeated(10, 40).unwrap()] {
-            let fitted = banded(&workload, 400, participation, Metric::Mean).unwrap();
+            let fitted = banded(&workload, 400, participation, Metric::Mse).unwrap();
             let truncated = Core::Banded(series::binomial(0.5, default_bands(400, participation)));
             let truncated = ToeplitzStrategy::plain("banded", &workload, 400, truncated).unwrap();
             let (fitted, truncated) = (error(&fitted, participation), error(&truncated, participation));

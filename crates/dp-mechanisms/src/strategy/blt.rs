@@ -40,7 +40,7 @@ pub fn default_buffers(steps: usize) -> usize {
 /// ```
 /// use dp_mechanisms::strategy::{Metric, Strategy, blt};
 /// use dp_mechanisms::{Participation, Workload};
-/// let strategy = blt::blt(&Workload::count(), 1024, Participation::Single, Metric::Mean)?;
+/// let strategy = blt::blt(&Workload::count(), 1024, Participation::Single, Metric::Mse)?;
 /// let sensitivity = strategy.sensitivity(Participation::Single)?;
 /// // The square root has 9.67.
 /// assert!(sensitivity.squared * strategy.row_norms()?.mean() < 9.36);
@@ -260,14 +260,14 @@ impl Problem {
     fn decoder_norm(&self, roots: &Roots) -> f64 {
         let steps = self.steps;
         let mean = match self.metric {
-            Metric::Mean => 1.0 / steps as f64,
+            Metric::Mse => 1.0 / steps as f64,
             Metric::Max => 0.0,
         };
         match &self.decoder {
             Decoder::Poles { momentum } => {
                 let modes = roots.decoder_modes(self.floor, *momentum);
                 match self.metric {
-                    Metric::Mean => mean * energy(&modes, Sum::Triangular, steps),
+                    Metric::Mse => mean * energy(&modes, Sum::Triangular, steps),
                     Metric::Max => energy(&modes, Sum::Plain, steps),
                 }
             }
@@ -285,7 +285,7 @@ impl Problem {
                 let rest = steps - width;
                 let first = energy(&modes, Sum::Plain, *width);
                 match self.metric {
-                    Metric::Mean => {
+                    Metric::Mse => {
                         let ramp = energy(&modes, Sum::Triangular, *width);
                         mean * (ramp + rest as f64 * first + energy(&past, Sum::Triangular, rest))
                     }
@@ -309,7 +309,7 @@ impl Problem {
                     largest = largest.max(row * row_norm);
                 }
                 match self.metric {
-                    Metric::Mean => mean * total,
+                    Metric::Mse => mean * total,
                     Metric::Max => largest,
                 }
             }
@@ -327,14 +327,14 @@ mod tests {
     fn error(strategy: &dyn Strategy, participation: Participation, metric: Metric) -> f64 {
         let rows = strategy.row_norms().unwrap();
         let norm = match metric {
-            Metric::Mean => rows.mean(),
+            Metric::Mse => rows.mean(),
             Metric::Max => rows.max(),
         };
         strategy.sensitivity(participation).unwrap().squared * norm
     }
 
     fn with_buffers(workload: &Workload, steps: usize, buffers: usize) -> ToeplitzStrategy {
-        let core = fit(workload, steps, buffers, Participation::Single, Metric::Mean).unwrap();
+        let core = fit(workload, steps, buffers, Participation::Single, Metric::Mse).unwrap();
         ToeplitzStrategy::plain("blt", workload, steps, Core::Rational(core)).unwrap()
     }
 
@@ -343,7 +343,7 @@ mod tests {
         // Minima found by an independent optimizer.
         for (steps, buffers, reference) in [(1024, 3, 9.355_47), (4096, 4, 12.2419)] {
             let found =
-                error(&with_buffers(&Workload::count(), steps, buffers), Participation::Single, Metric::Mean);
+                error(&with_buffers(&Workload::count(), steps, buffers), Participation::Single, Metric::Mse);
             assert_relative_eq!(found, reference, max_relative = 1e-5);
         }
     }
@@ -356,7 +356,7 @@ mod tests {
         {
             let workload: Workload = text.parse().unwrap();
             for participation in [Participation::Single, repeated] {
-                for metric in [Metric::Mean, Metric::Max] {
+                for metric in [Metric::Mse, Metric::Max] {
                     let problem = Problem::new(&workload, 300, participation, metric).unwrap();
                     let start = problem.start(3);
                     let core = Roots::at(&start, problem.floor).rational().unwrap();
@@ -377,10 +377,10 @@ mod tests {
         let repeated = Participation::repeated(8, 32).unwrap();
         let count = Workload::count();
         for (participation, metric) in
-            [(Participation::Single, Metric::Max), (repeated, Metric::Mean), (repeated, Metric::Max)]
+            [(Participation::Single, Metric::Max), (repeated, Metric::Mse), (repeated, Metric::Max)]
         {
             let fitted = build_for("blt", &count, 256, participation, metric).unwrap();
-            let other = build_for("blt", &count, 256, Participation::Single, Metric::Mean).unwrap();
+            let other = build_for("blt", &count, 256, Participation::Single, Metric::Mse).unwrap();
             let (fitted, other) =
                 (error(&*fitted, participation, metric), error(&*other, participation, metric));
             assert!(fitted < other * 0.999, "{participation} {metric:?}: {fitted} {other}");
@@ -393,8 +393,8 @@ mod tests {
             let workload: Workload = text.parse().unwrap();
             let sqrt = crate::strategy::toeplitz::sqrt(&workload, 1000).unwrap();
             let single = Participation::Single;
-            let fitted = blt(&workload, 1000, single, Metric::Mean).unwrap();
-            let ratio = error(&fitted, single, Metric::Mean) / error(&sqrt, single, Metric::Mean);
+            let fitted = blt(&workload, 1000, single, Metric::Mse).unwrap();
+            let ratio = error(&fitted, single, Metric::Mse) / error(&sqrt, single, Metric::Mse);
             // Windows are not completely monotone, so positive weights cannot follow their root.
             let limit = if text.starts_with("window") { 1.2 } else { 1.0 };
             assert!(ratio < limit, "{text}: {ratio}");
@@ -404,7 +404,7 @@ mod tests {
     #[test]
     fn the_sensitivity_of_long_horizons_is_never_underestimated() {
         for steps in [70_000, 1 << 18] {
-            let strategy = blt(&Workload::count(), steps, Participation::Single, Metric::Mean).unwrap();
+            let strategy = blt(&Workload::count(), steps, Participation::Single, Metric::Mse).unwrap();
             let claimed = strategy.sensitivity(Participation::Single).unwrap().squared;
             let summed =
                 dp_linalg::norms::round_up_sum_of_squares(&strategy.core().coefficients(steps).unwrap());

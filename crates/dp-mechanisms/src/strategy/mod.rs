@@ -12,16 +12,19 @@ pub mod anytime;
 pub mod banded;
 pub mod blt;
 pub mod group;
+pub mod honaker;
 pub mod identity;
 pub mod optimal_toeplitz;
 pub mod scaled;
 pub mod scaled_blt;
 pub mod toeplitz;
+pub mod tree;
 
 use std::fmt;
 use std::sync::Arc;
 
 use ndarray::Array2;
+use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::noise::{Side, UnitNoise};
@@ -137,12 +140,13 @@ pub(crate) fn prefix_sums_of_squares(coefficients: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-/// Which of the two errors an optimized strategy is fitted to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// Which error counts, and to which the optimized strategies are fitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Metric {
     /// The mean squared error over all releases, `E2 = Δ² ‖B‖_F² / n`.
     #[default]
-    Mean,
+    Mse,
     /// The largest squared error of a release, `E∞ = Δ² max_t ‖b_t‖²`.
     Max,
 }
@@ -159,6 +163,9 @@ pub const NAMES: &[&str] = &[
     "optimal-toeplitz",
     "group",
     "anytime",
+    "honaker-full",
+    "honaker-online",
+    "binary-tree",
     "identity",
     "output",
 ];
@@ -174,7 +181,7 @@ pub fn build(
     steps: usize,
     participation: Participation,
 ) -> Result<Arc<dyn Strategy>> {
-    build_for(name, workload, steps, participation, Metric::Mean)
+    build_for(name, workload, steps, participation, Metric::Mse)
 }
 
 /// Builds a strategy by name; the optimized ones are fitted to the participation and the metric.
@@ -188,7 +195,7 @@ pub fn build_for(
     participation: Participation,
     metric: Metric,
 ) -> Result<Arc<dyn Strategy>> {
-    Ok(match name {
+    Ok(match known_name(name)? {
         "sqrt" => Arc::new(toeplitz::sqrt(workload, steps)?),
         "normalized-sqrt" => Arc::new(toeplitz::normalized_sqrt(workload, steps)?),
         "scaled-sqrt" => Arc::new(scaled::scaled_sqrt(workload, steps)?),
@@ -199,16 +206,34 @@ pub fn build_for(
         "optimal-toeplitz" => {
             Arc::new(optimal_toeplitz::optimal_toeplitz(workload, steps, participation, metric)?)
         }
+        "honaker-full" => Arc::new(honaker::Honaker::full(workload, steps)?),
+        "honaker-online" => Arc::new(honaker::Honaker::online(workload, steps)?),
+        "binary-tree" => Arc::new(tree::BinaryTree::new(workload, steps)?),
         "group" => Arc::new(group::Group::new(workload, steps)?),
         "anytime" => Arc::new(anytime::Anytime::new(workload, steps, anytime::DEFAULT_BETA)?),
         "identity" => Arc::new(identity::Independent::on_input(workload, steps)?),
-        "output" => Arc::new(identity::Independent::on_output(workload, steps)?),
-        _ => {
-            return Err(Error::Parse {
-                what: "strategy",
-                text: name.to_owned(),
-                expected: "one of the names that `plan` lists",
-            });
-        }
+        // `known_name` lets nothing else through.
+        _ => Arc::new(identity::Independent::on_output(workload, steps)?),
     })
+}
+
+/// The name as the registry spells it.
+///
+/// # Errors
+/// An unknown name.
+pub fn known_name(name: &str) -> Result<&'static str> {
+    NAMES.iter().find(|known| **known == name).copied().ok_or_else(|| Error::Parse {
+        what: "strategy",
+        text: name.to_owned(),
+        expected: "one of the names that `plan` lists",
+    })
+}
+
+/// The number of steps up to which the planner tries a strategy on its own account.
+pub fn practical_limit(name: &str) -> usize {
+    match name {
+        "honaker-full" | "scaled-sqrt" | "normalized-sqrt" => 1 << 20,
+        "optimal-toeplitz" => 1 << 17,
+        _ => usize::MAX,
+    }
 }

@@ -52,7 +52,7 @@ pub fn optimal_toeplitz(
         let candidate = strategy(candidate)?;
         let rows = candidate.row_norms()?;
         let norm = match metric {
-            Metric::Mean => rows.mean(),
+            Metric::Mse => rows.mean(),
             Metric::Max => rows.max(),
         };
         let error = candidate.sensitivity(participation)?.squared * norm;
@@ -181,7 +181,7 @@ mod tests {
         {
             let workload: Workload = text.parse().unwrap();
             let (weights, rows) = toeplitz_part(&workload, 20).unwrap();
-            let importance = importance(&workload, &rows, Metric::Mean);
+            let importance = importance(&workload, &rows, Metric::Mse);
             let point: Vec<f64> = (0..20).map(|k| 1.0 / f64::from(k + 1)).collect();
             let (mut exact, mut numeric, mut scratch) = ([0.0; 20], [0.0; 20], [0.0; 20]);
             let value = error(&point, &weights, &importance, participation, &mut exact).unwrap();
@@ -198,8 +198,8 @@ mod tests {
         let count = Workload::count();
         for steps in [64, 1024] {
             let single = Participation::Single;
-            let best = error_of(&optimal_toeplitz(&count, steps, single, Metric::Mean).unwrap(), single);
-            let rational = error_of(&blt::blt(&count, steps, single, Metric::Mean).unwrap(), single);
+            let best = error_of(&optimal_toeplitz(&count, steps, single, Metric::Mse).unwrap(), single);
+            let rational = error_of(&blt::blt(&count, steps, single, Metric::Mse).unwrap(), single);
             let ratio = rational / best;
             assert!(ratio > 1.0 - 1e-7 && ratio < 1.001, "{steps}: {ratio}");
         }
@@ -218,7 +218,7 @@ mod tests {
             let workload: Workload = text.parse().unwrap();
             let sqrt = crate::strategy::toeplitz::sqrt(&workload, 200).unwrap();
             for participation in [Participation::Single, repeated] {
-                let best = optimal_toeplitz(&workload, 200, participation, Metric::Mean).unwrap();
+                let best = optimal_toeplitz(&workload, 200, participation, Metric::Mse).unwrap();
                 let (best, sqrt) = (error_of(&best, participation), error_of(&sqrt, participation));
                 assert!(best <= sqrt, "{text} {participation}: {best} {sqrt}");
             }

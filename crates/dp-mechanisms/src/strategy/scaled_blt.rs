@@ -64,7 +64,7 @@ const COUNT_SPACING: f64 = 2.0;
 /// ```
 /// use dp_mechanisms::strategy::{Metric, Strategy, scaled_blt};
 /// use dp_mechanisms::Workload;
-/// let strategy = scaled_blt::scaled_blt(&Workload::count(), 4096, Metric::Mean)?;
+/// let strategy = scaled_blt::scaled_blt(&Workload::count(), 4096, Metric::Mse)?;
 /// // The certified optimum over all strategies is 11.4906; the square root has 12.61.
 /// assert!(strategy.row_norms()?.mean() < 11.51);
 /// # Ok::<(), dp_mechanisms::Error>(())
@@ -97,13 +97,13 @@ fn core(workload: &Workload, steps: usize, buffers: usize) -> Result<Rational> {
     let count = Workload::count();
     // Row scaling makes the average of the count; the core need not do it once more.
     let core_of = if *workload.kind() == Kind::Average { &count } else { workload };
-    blt::fit(core_of, 2 * steps, buffers, Participation::Single, Metric::Mean)
+    blt::fit(core_of, 2 * steps, buffers, Participation::Single, Metric::Mse)
 }
 
 /// The row scaling of the count, linear in the logarithm of the horizon between the tabulated ones and beyond.
 fn tabulated(steps: usize, metric: Metric) -> Parameters {
     let table = match metric {
-        Metric::Mean => COUNT_MEAN,
+        Metric::Mse => COUNT_MEAN,
         Metric::Max => COUNT_MAX,
     };
     let position = (((steps as f64).log2() - COUNT_FROM) / COUNT_SPACING).max(0.0);
@@ -116,7 +116,7 @@ fn tabulated(steps: usize, metric: Metric) -> Parameters {
 /// through means that are smooth.
 fn exponents(metric: Metric) -> &'static [i32] {
     match metric {
-        Metric::Mean => &[1],
+        Metric::Mse => &[1],
         Metric::Max => &[16, 64, 256, 1000],
     }
 }
@@ -182,7 +182,7 @@ mod tests {
             (2048, 10.063_582),
             (4096, 11.490_55),
         ] {
-            let ratio = error(&scaled_blt(&Workload::count(), steps, Metric::Mean).unwrap()) / optimum;
+            let ratio = error(&scaled_blt(&Workload::count(), steps, Metric::Mse).unwrap()) / optimum;
             assert!((1.0..1.002).contains(&ratio), "{steps}: {ratio}");
         }
     }
@@ -192,12 +192,12 @@ mod tests {
         let count = Workload::count();
         for steps in [16, 100, 256, 1024] {
             let buffers = blt::default_buffers(steps);
-            let fitted = fit(&count, steps, buffers, Metric::Mean).unwrap();
+            let fitted = fit(&count, steps, buffers, Metric::Mse).unwrap();
             let core = Core::Rational(core(&count, steps, buffers).unwrap());
             let best =
                 ToeplitzStrategy::normalized("scaled-blt", &count, steps, core, row_scaling(&fitted, steps))
                     .unwrap();
-            let table = scaled_blt(&count, steps, Metric::Mean).unwrap();
+            let table = scaled_blt(&count, steps, Metric::Mse).unwrap();
             let ratio = error(&table) / error(&best);
             assert!(ratio < 1.0 + 1e-4, "{steps}: {ratio}");
         }
@@ -207,8 +207,8 @@ mod tests {
     fn other_workloads_gain_as_well() {
         for text in ["exp:1.01", "average", "poly:0.5"] {
             let workload: Workload = text.parse().unwrap();
-            let plain = blt::blt(&workload, 500, Participation::Single, Metric::Mean).unwrap();
-            let scaled = scaled_blt(&workload, 500, Metric::Mean).unwrap();
+            let plain = blt::blt(&workload, 500, Participation::Single, Metric::Mse).unwrap();
+            let scaled = scaled_blt(&workload, 500, Metric::Mse).unwrap();
             let (plain, scaled) = (error(&plain), error(&scaled));
             assert!(scaled < plain, "{text}: {scaled} {plain}");
         }
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn fitting_to_the_largest_row_lowers_it() {
         let count = Workload::count();
-        let mean = scaled_blt(&count, 256, Metric::Mean).unwrap().row_norms().unwrap().max();
+        let mean = scaled_blt(&count, 256, Metric::Mse).unwrap().row_norms().unwrap().max();
         let largest = scaled_blt(&count, 256, Metric::Max).unwrap().row_norms().unwrap().max();
         // The optimum over all strategies is 6.415.
         assert!(largest < 6.47 && mean > 7.6, "{largest} {mean}");

@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn buffers_make_the_noise_of_the_matrix_at_any_dimension() {
         let steps = 12;
-        let strategy = scaled_blt::scaled_blt(&Workload::count(), steps, Metric::Mean).unwrap();
+        let strategy = scaled_blt::scaled_blt(&Workload::count(), steps, Metric::Mse).unwrap();
         let matrices = strategy.materialize().unwrap();
         // Below and above a tile of the source, and above what is shared among threads.
         for dimension in [3, noise::TILE + 5, 70_001] {

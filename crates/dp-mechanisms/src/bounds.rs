@@ -1,0 +1,327 @@
+//! Lower bounds: what no factorization, or no mechanism at all, can beat.
+//!
+//! All bounds on matrix mechanisms are in the units of E2 and E∞, per unit `(ζ/μ)²`.
+
+use dp_linalg::{dense, norms};
+use ndarray::{Array1, Array2, ArrayView2};
+use serde::Serialize;
+
+use crate::error::{Error, Result, check_count, check_positive};
+use crate::workload::{Kind, Workload};
+
+/// A lower bound and where it comes from.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LowerBound {
+    /// The bound.
+    pub value: f64,
+    /// Which argument proves it.
+    pub kind: &'static str,
+}
+
+impl LowerBound {
+    /// The larger of two bounds.
+    pub fn or(self, other: Self) -> Self {
+        if other.value > self.value { other } else { self }
+    }
+}
+
+/// The largest number of steps for which a bound may decompose a matrix.
+pub const DENSE_LIMIT: usize = 2048;
+
+/// `E2 ≥ (‖A‖_1 / n)²` for the count, from its singular values `1/(2 sin((2i-1)π/(4n+2)))`.
+///
+/// # Complexity
+/// O(n).
+pub fn schatten_count(steps: usize) -> f64 {
+    (norms::count_schatten1(steps) / steps as f64).powi(2)
+}
+
+/// `E2 ≥ (‖A‖_1 / n)²` for any workload matrix.
+///
+/// # Errors
+/// What the singular value decomposition refuses.
+pub fn schatten(workload: ArrayView2<'_, f64>) -> Result<f64> {
+    Ok((norms::schatten1(workload)? / workload.nrows() as f64).powi(2))
+}
+
+/// The dual certificate for positive weights v: `E2 ≥ ‖A D^{1/2}‖_1² / (n tr D)`, `D = diag(v)`.
+///
+/// This is `max_s tr(sD(2X(sD) - I))/n` in the notation of the dense program, optimized over the scale s of v. It
+/// holds for every positive v and is tight at the optimal one; with `v = 1` it is the Schatten bound.
+///
+/// # Complexity
+/// One singular value computation, O(n³).
+///
+/// # Errors
+/// A weight that is not finite and positive, or a wrong number of them.
+pub fn dual_certificate(workload: ArrayView2<'_, f64>, weights: &[f64]) -> Result<f64> {
+    let steps = workload.ncols();
+    if weights.len() != steps {
+        return Err(Error::Dimension { what: "the dual weights", expected: steps, actual: weights.len() });
+    }
+    for weight in weights {
+        check_positive("dual weight", *weight)?;
+    }
+    let roots = Array1::from_iter(weights.iter().map(|weight| weight.sqrt()));
+    let scaled = &workload * &roots;
+    let total: f64 = norms::compensated_sum(weights.iter().copied());
+    Ok(norms::schatten1(scaled.view())?.powi(2) / (workload.nrows() as f64 * total))
+}
+
+/// The dual weights `v = diag(X⁻¹ AᵀA X⁻¹)` of a strategy with Gram matrix `X = CᵀC`: optimal at the optimum, and
+/// close to it for a strategy that is close.
+///
+/// With `B = A C⁻¹` the weights are the squared column norms of `B C⁻ᵀ`, computed from the two factors.
+///
+/// # Errors
+/// A strategy whose matrix is not square or not invertible.
+pub fn dual_weights(decoder: ArrayView2<'_, f64>, strategy: ArrayView2<'_, f64>) -> Result<Vec<f64>> {
+    let steps = strategy.ncols();
+    if strategy.nrows() != steps {
+        return Err(Error::Dimension { what: "the strategy", expected: steps, actual: strategy.nrows() });
+    }
+    let inverse = dense::inverse_lower(strategy)?;
+    let product = dense::matmul(decoder, inverse.t());
+    Ok(norms::column_squared_norms(product.view()).to_vec())
+}
+
+/// A dense bound holds for any longer horizon: split the steps into blocks of `block` and keep, in each block, the
+/// rows and columns of that block. The blocks of A are equal (A is Toeplitz) and every factorization of A
+/// contains factorizations of them, so `E2(n) ≥ ⌊n/block⌋·block/n · E2(block)`.
+pub fn from_blocks(bound_for_block: f64, block: usize, steps: usize) -> f64 {
+    bound_for_block * ((steps / block) * block) as f64 / steps as f64
+}
+
+/// Mathias' bound on the max error of the count: `E∞ ≥ (γ̂(n)(½ + 1/(2n)))²`.
+pub fn mathias_count(steps: usize) -> f64 {
+    let n = steps as f64;
+    (mathias_gamma(steps) * (0.5 + 0.5 / n)).powi(2)
+}
+
+/// Mathias' upper bound on the smallest max error of the count: `(γ̂(n)/2 + ½)²`.
+pub fn mathias_count_upper(steps: usize) -> f64 {
+    (mathias_gamma(steps) / 2.0 + 0.5).powi(2)
+}
+
+/// `γ̂(n) = (1/n) Σ_j 1/|sin((2j-1)π/(2n))|`.
+pub fn mathias_gamma(steps: usize) -> f64 {
+    let n = steps as f64;
+    norms::compensated_sum(
+        (1..=steps).map(|j| 1.0 / ((2.0 * j as f64 - 1.0) * std::f64::consts::PI / (2.0 * n)).sin().abs()),
+    ) / n
+}
+
+/// For a non-increasing Toeplitz workload with `a_0 = 1`: `E∞ ≥ 4/(4 - a_1²)` from its first two steps.
+///
+/// # Errors
+/// `a_1` outside [0, 1].
+pub fn two_steps(second_weight: f64) -> Result<f64> {
+    if !(0.0..=1.0).contains(&second_weight) {
+        return Err(Error::OutOfRange { what: "second weight", value: second_weight, range: "[0, 1]" });
+    }
+    Ok(4.0 / (4.0 - second_weight * second_weight))
+}
+
+/// Haagerup's bound with a test matrix Q: `E∞ ≥ (‖Q∘A‖ / ‖Q‖)²` in spectral norms, since `γ_2` is the norm of
+/// Schur multiplication by A.
+///
+/// # Errors
+/// Matrices of different shapes, or a test matrix that is zero.
+pub fn haagerup(workload: ArrayView2<'_, f64>, test: ArrayView2<'_, f64>) -> Result<f64> {
+    if workload.dim() != test.dim() {
+        return Err(Error::Dimension {
+            what: "the test matrix",
+            expected: workload.nrows(),
+            actual: test.nrows(),
+        });
+    }
+    let norm = check_positive("norm of the test matrix", norms::spectral(test)?)?;
+    let product: Array2<f64> = &workload * &test;
+    Ok((norms::spectral(product.view())? / norm).powi(2))
+}
+
+/// The saddle-point bound on the max error: `E∞ ≥ ‖U^{1/2} A V^{1/2}‖_1²` for probability vectors u, v.
+///
+/// # Errors
+/// Weights that are negative, not finite, or do not sum to something positive.
+pub fn weighted_schatten_max(workload: ArrayView2<'_, f64>, rows: &[f64], columns: &[f64]) -> Result<f64> {
+    let normalized = |what, weights: &[f64], expected: usize| -> Result<Array1<f64>> {
+        if weights.len() != expected {
+            return Err(Error::Dimension { what, expected, actual: weights.len() });
+        }
+        if let Some(weight) = weights.iter().find(|weight| !(**weight >= 0.0 && weight.is_finite())) {
+            return Err(Error::OutOfRange { what, value: *weight, range: "a finite number of at least 0" });
+        }
+        let total = check_positive(what, norms::compensated_sum(weights.iter().copied()))?;
+        Ok(Array1::from_iter(weights.iter().map(|weight| (weight / total).sqrt())))
+    };
+    let rows = normalized("row weights", rows, workload.nrows())?;
+    let columns = normalized("column weights", columns, workload.ncols())?;
+    let scaled = Array2::from_shape_fn(workload.dim(), |(i, j)| rows[i] * workload[[i, j]] * columns[j]);
+    Ok(norms::schatten1(scaled.view())?.powi(2))
+}
+
+/// Any (ε, δ)-DP mechanism for the workload, δ small, with noise that may depend on the data:
+/// `MSE ≥ γ_F²/(n (e^{4ε}-1)²)`; give the bound on `E2 = γ_F²/n`.
+///
+/// # Errors
+/// ε not finite and positive.
+pub fn any_mechanism(smallest_mean_error: f64, epsilon: f64) -> Result<f64> {
+    check_positive("epsilon", epsilon)?;
+    Ok(smallest_mean_error / (4.0 * epsilon).exp_m1().powi(2))
+}
+
+/// Any (ε, δ)-DP mechanism whose noise does not depend on the data: `MSE ≥ γ_F²/(n (e^{2ε}-1)²)`.
+///
+/// # Errors
+/// ε not finite and positive.
+pub fn any_data_independent_mechanism(smallest_mean_error: f64, epsilon: f64) -> Result<f64> {
+    check_positive("epsilon", epsilon)?;
+    Ok(smallest_mean_error / (2.0 * epsilon).exp_m1().powi(2))
+}
+
+/// The number of parity queries of width w over d bits, `C(d, w)`, as a float.
+fn binomial(d: usize, w: usize) -> f64 {
+    (0..w).map(|i| (d - i) as f64 / (i + 1) as f64).product()
+}
+
+/// Parity queries `Q_{d,w}`: every mechanism has squared error at least `C(d,w)/(e^{4ε}-1)²` on the average query.
+///
+/// # Errors
+/// `w > d`, or ε not finite and positive.
+pub fn parity_queries(d: usize, w: usize, epsilon: f64) -> Result<f64> {
+    if w > d {
+        return Err(Error::OutOfRange {
+            what: "parity width",
+            value: w as f64,
+            range: "at most the dimension",
+        });
+    }
+    any_mechanism(binomial(d, w), epsilon)
+}
+
+/// The best bound on E2 that can be computed for a workload without a given strategy.
+///
+/// # Errors
+/// Zero steps, or what the numeric core refuses.
+pub fn mean(workload: &Workload, steps: usize) -> Result<LowerBound> {
+    check_count("steps", steps)?;
+    if *workload.kind() == Kind::Count {
+        return Ok(LowerBound { value: schatten_count(steps), kind: "schatten" });
+    }
+    if steps <= DENSE_LIMIT {
+        return Ok(LowerBound { value: schatten(workload.materialize(steps)?.view())?, kind: "schatten" });
+    }
+    if workload.series(DENSE_LIMIT)?.is_some() {
+        let block = schatten(workload.materialize(DENSE_LIMIT)?.view())?;
+        return Ok(LowerBound { value: from_blocks(block, DENSE_LIMIT, steps), kind: "schatten of blocks" });
+    }
+    // The diagonal alone: ‖b_t‖·‖C[:,t]‖ ≥ |A_tt|.
+    let diagonal = (0..steps).map(|t| match workload.kind() {
+        Kind::Average => ((t + 1) as f64).powi(-2),
+        _ => workload.rate(t).powi(2),
+    });
+    Ok(LowerBound { value: norms::compensated_sum(diagonal) / steps as f64, kind: "diagonal" })
+}
+
+/// The best bound on E∞ that can be computed for a workload without a given strategy.
+///
+/// # Errors
+/// Zero steps, or what the numeric core refuses.
+pub fn max(workload: &Workload, steps: usize) -> Result<LowerBound> {
+    // The largest of several numbers is at least their mean.
+    let mean = mean(workload, steps)?;
+    let mut bound = LowerBound { value: mean.value, kind: mean.kind };
+    if *workload.kind() == Kind::Count {
+        bound = bound.or(LowerBound { value: mathias_count(steps), kind: "mathias" });
+    }
+    if *workload.kind() == Kind::Average {
+        bound = bound.or(LowerBound { value: 1.0, kind: "first step" });
+    }
+    if let Some(series) = workload.series(steps)? {
+        let monotone = series.windows(2).all(|pair| pair[0] >= pair[1]) && series[steps - 1] >= 0.0;
+        if steps >= 2 && monotone {
+            let value = series[0] * series[0] * two_steps(series[1] / series[0])?;
+            bound = bound.or(LowerBound { value, kind: "two steps" });
+        }
+    }
+    Ok(bound)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_closed_form_is_the_schatten_norm() {
+        for steps in [1, 2, 5, 64] {
+            let matrix = Workload::count().materialize(steps).unwrap();
+            let (closed, computed) = (schatten_count(steps), schatten(matrix.view()).unwrap());
+            assert!((closed / computed - 1.0).abs() < 1e-12, "{steps}");
+        }
+    }
+
+    #[test]
+    fn certificates_lie_between_schatten_and_the_optimum() {
+        // The certified optimum of the dense program.
+        let (steps, optimum) = (64, 4.409_397_208_071_117);
+        let workload = Workload::count();
+        let factors = crate::strategy::build("scaled-sqrt", &workload, steps, crate::Participation::Single)
+            .unwrap()
+            .materialize()
+            .unwrap();
+        let weights = dual_weights(factors.decoder.view(), factors.strategy.view()).unwrap();
+        let matrix = workload.materialize(steps).unwrap();
+        let certificate = dual_certificate(matrix.view(), &weights).unwrap();
+        assert!(certificate <= optimum * (1.0 + 1e-9) && certificate > optimum * 0.995, "{certificate}");
+        assert!(certificate > schatten_count(steps));
+        let flat = dual_certificate(matrix.view(), &vec![3.0; steps]).unwrap();
+        assert!((flat / schatten_count(steps) - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn blocks_bound_longer_horizons() {
+        let workload = Workload::exponential(1.5).unwrap();
+        let long = schatten(workload.materialize(100).unwrap().view()).unwrap();
+        let block = schatten(workload.materialize(30).unwrap().view()).unwrap();
+        assert!(from_blocks(block, 30, 100) <= long * (1.0 + 1e-12));
+    }
+
+    #[test]
+    fn max_error_bounds_are_consistent() {
+        for steps in [2, 16, 256] {
+            let (low, high) = (mathias_count(steps), mathias_count_upper(steps));
+            assert!(low <= high);
+            let matrix = Workload::count().materialize(steps).unwrap();
+            // Mathias' bound in another guise: uniform weights give the Schatten bound.
+            let uniform = vec![1.0; steps];
+            let weighted = weighted_schatten_max(matrix.view(), &uniform, &uniform).unwrap();
+            assert!((weighted / schatten_count(steps) - 1.0).abs() < 1e-12);
+            assert!(weighted <= high);
+            let test = Array2::from_shape_fn((steps, steps), |(i, j)| 1.0 / (i as f64 - j as f64 + 0.5));
+            let haagerup = haagerup(matrix.view(), test.view()).unwrap();
+            assert!(haagerup <= high * (1.0 + 1e-12) && haagerup > 0.5, "{haagerup}");
+        }
+        // Two steps of the count: the bound is attained (2/sqrt(3))².
+        assert!((two_steps(1.0).unwrap() - 4.0 / 3.0).abs() < 1e-15);
+        assert!(two_steps(1.5).is_err() && two_steps(f64::NAN).is_err());
+    }
+
+    #[test]
+    fn parity_counts_queries() {
+        let (d, w, epsilon) = (10, 3, 0.5_f64);
+        let expected = 120.0 / (4.0 * epsilon).exp_m1().powi(2);
+        assert!((parity_queries(d, w, epsilon).unwrap() / expected - 1.0).abs() < 1e-12);
+        assert!(parity_queries(3, 4, 0.5).is_err() && parity_queries(3, 2, -1.0).is_err());
+        assert!(any_data_independent_mechanism(1.0, 0.5).unwrap() > any_mechanism(1.0, 0.5).unwrap());
+    }
+
+    #[test]
+    fn bad_weights_are_refused() {
+        let matrix = Workload::count().materialize(3).unwrap();
+        assert!(dual_certificate(matrix.view(), &[1.0, 1.0]).is_err());
+        assert!(dual_certificate(matrix.view(), &[1.0, 0.0, 1.0]).is_err());
+        assert!(weighted_schatten_max(matrix.view(), &[1.0, f64::NAN, 1.0], &[1.0; 3]).is_err());
+        assert!(haagerup(matrix.view(), Array2::zeros((3, 3)).view()).is_err());
+    }
+}

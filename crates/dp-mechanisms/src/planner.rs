@@ -1,0 +1,309 @@
+//! Choosing a strategy by computation: every applicable one is evaluated, the best is picked, and a lower bound
+//! says how much better any other could be.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::bounds::{self, LowerBound};
+use crate::error::{Error, Result, check_count};
+use crate::sensitivity::Participation;
+use crate::strategy::{self, Strategy};
+use crate::workload::Workload;
+
+pub use crate::strategy::Metric;
+
+/// What is asked of the planner.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// What is released.
+    pub workload: Workload,
+    /// The number of steps.
+    pub steps: usize,
+    /// One strategy alone, or all of them.
+    pub strategy: Option<String>,
+    /// The error to minimize.
+    pub metric: Metric,
+    /// How often one person takes part.
+    pub participation: Participation,
+    /// The number of coordinates, for the memory.
+    pub dimension: usize,
+    /// The largest number of `f64` values the noise may keep, if limited.
+    pub memory: Option<usize>,
+    /// No further strategy is tried once this much time has passed.
+    pub time: Duration,
+}
+
+impl Request {
+    /// All strategies, for the mean squared error of a single participation.
+    pub fn new(workload: Workload, steps: usize) -> Self {
+        Self {
+            workload,
+            steps,
+            strategy: None,
+            metric: Metric::Mse,
+            participation: Participation::Single,
+            dimension: 1,
+            memory: None,
+            time: Duration::from_secs(20),
+        }
+    }
+}
+
+/// One evaluated strategy. `mse` and `max_se` are the factors E2 and E∞, per unit `(ζ/μ)²`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Evaluation {
+    /// The name.
+    pub name: &'static str,
+    /// `Δ(C)²`.
+    pub sensitivity_squared: f64,
+    /// Whether the sensitivity is attained, or a proven upper bound.
+    pub sensitivity_exact: bool,
+    /// `E2 = Δ² ‖B‖_F² / n`.
+    pub mse: f64,
+    /// `E∞ = Δ² max_t ‖b_t‖²`.
+    pub max_se: f64,
+    /// How far the chosen metric lies above the lower bound, as a fraction.
+    pub gap: f64,
+    /// The `f64` values its noise keeps.
+    pub memory: usize,
+    /// Whether every row of B was computed, or some interpolated.
+    pub exact: bool,
+    /// Seconds spent on building and evaluating it.
+    pub seconds: f64,
+}
+
+/// A strategy that was not evaluated.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Skipped {
+    /// The name.
+    pub name: &'static str,
+    /// Why.
+    pub reason: String,
+}
+
+/// The lower bounds beside which the strategies are reported.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Bounds {
+    /// A lower bound on E2.
+    pub mse: f64,
+    /// What proves it.
+    pub kind: String,
+    /// A lower bound on E∞.
+    pub max_se: f64,
+    /// What proves that.
+    pub max_kind: String,
+}
+
+/// What the planner found.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// The workload, as on the command line.
+    pub workload: String,
+    /// The number of steps.
+    pub steps: usize,
+    /// The error that was minimized.
+    pub metric: Metric,
+    /// How often one person takes part.
+    pub participation: String,
+    /// What nothing can beat.
+    pub lower_bound: Bounds,
+    /// The evaluated strategies, best first.
+    pub strategies: Vec<Evaluation>,
+    /// The strategies that were not evaluated.
+    pub skipped: Vec<Skipped>,
+    /// The best one.
+    pub chosen: &'static str,
+    /// The best one, built.
+    #[serde(skip)]
+    pub strategy: Arc<dyn Strategy>,
+}
+
+/// Up to this many steps the bound is sharpened by one dense dual certificate.
+const CERTIFICATE_LIMIT: usize = 1024;
+
+/// Evaluates the strategies and picks the best.
+///
+/// # Complexity
+/// That of building each strategy and of its row norms, and one decomposition of an n×n matrix for the bound up to
+/// 1024 steps; bounded by the requested time between strategies.
+///
+/// # Errors
+/// Zero steps or dimension, an unknown strategy, or no strategy that applies within the limits.
+///
+/// # Example
+/// ```
+/// use dp_mechanisms::{Workload, planner};
+/// let report = planner::evaluate(&planner::Request::new(Workload::count(), 64))?;
+/// assert!(report.strategies[0].gap < 0.01);
+/// # Ok::<(), dp_mechanisms::Error>(())
+/// ```
+pub fn evaluate(request: &Request) -> Result<Report> {
+    check_count("steps", request.steps)?;
+    check_count("dimension", request.dimension)?;
+    let start = Instant::now();
+    let names: Vec<&'static str> = match &request.strategy {
+        Some(name) => vec![strategy::known_name(name)?],
+        None => strategy::NAMES.to_vec(),
+    };
+    let mut found: Vec<(Evaluation, Arc<dyn Strategy>)> = Vec::new();
+    let mut skipped = Vec::new();
+    for name in names {
+        if start.elapsed() > request.time && !found.is_empty() {
+            skipped.push(Skipped { name, reason: "the time limit was reached".to_owned() });
+            continue;
+        }
+        if request.strategy.is_none() && request.steps > strategy::practical_limit(name) {
+            let reason = format!(
+                "takes too long beyond {} steps unless asked for by name",
+                strategy::practical_limit(name)
+            );
+            skipped.push(Skipped { name, reason });
+            continue;
+        }
+        match evaluate_one(name, request) {
+            Ok(pair) => match request.memory {
+                Some(limit) if pair.0.memory > limit => {
+                    let reason = format!("keeps {} values, above the limit of {limit}", pair.0.memory);
+                    skipped.push(Skipped { name, reason });
+                }
+                _ => found.push(pair),
+            },
+            Err(error) if request.strategy.is_none() => {
+                skipped.push(Skipped { name, reason: error.to_string() })
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let lower_bound = lower_bounds(request, &found)?;
+    let floor = match request.metric {
+        Metric::Mse => lower_bound.mse,
+        Metric::Max => lower_bound.max_se,
+    };
+    let value = |evaluation: &Evaluation| match request.metric {
+        Metric::Mse => evaluation.mse,
+        Metric::Max => evaluation.max_se,
+    };
+    for (evaluation, _) in &mut found {
+        evaluation.gap = value(evaluation) / floor - 1.0;
+    }
+    found.sort_by(|(left, _), (right, _)| value(left).total_cmp(&value(right)));
+    let Some((best, strategy)) = found.first() else {
+        return Err(Error::NotApplicable {
+            strategy: "auto",
+            workload: request.workload.to_string(),
+            reason: "no strategy fits the memory limit",
+        });
+    };
+    Ok(Report {
+        workload: request.workload.to_string(),
+        steps: request.steps,
+        metric: request.metric,
+        participation: request.participation.to_string(),
+        lower_bound,
+        chosen: best.name,
+        strategy: Arc::clone(strategy),
+        strategies: found.iter().map(|(evaluation, _)| evaluation.clone()).collect(),
+        skipped,
+    })
+}
+
+fn evaluate_one(name: &'static str, request: &Request) -> Result<(Evaluation, Arc<dyn Strategy>)> {
+    let start = Instant::now();
+    let strategy =
+        strategy::build_for(name, &request.workload, request.steps, request.participation, request.metric)?;
+    let sensitivity = strategy.sensitivity(request.participation)?;
+    let rows = strategy.row_norms()?;
+    let evaluation = Evaluation {
+        name,
+        sensitivity_squared: sensitivity.squared,
+        sensitivity_exact: sensitivity.exact,
+        mse: sensitivity.squared * rows.mean(),
+        max_se: sensitivity.squared * rows.max(),
+        gap: f64::NAN,
+        memory: strategy.memory(request.dimension),
+        exact: rows.exact,
+        seconds: start.elapsed().as_secs_f64(),
+    };
+    Ok((evaluation, strategy))
+}
+
+/// The best bounds, sharpened by the dual weights of the best square strategy where that is affordable.
+fn lower_bounds(request: &Request, found: &[(Evaluation, Arc<dyn Strategy>)]) -> Result<Bounds> {
+    let mut mean = bounds::mean(&request.workload, request.steps)?;
+    if request.steps <= CERTIFICATE_LIMIT {
+        let mut candidates: Vec<&(Evaluation, Arc<dyn Strategy>)> = found.iter().collect();
+        candidates.sort_by(|left, right| left.0.mse.total_cmp(&right.0.mse));
+        let weights = candidates.iter().find_map(|(_, strategy)| {
+            let factors = strategy.materialize().ok()?;
+            bounds::dual_weights(factors.decoder.view(), factors.strategy.view()).ok()
+        });
+        if let Some(weights) = weights.filter(|weights| weights.iter().all(|w| *w > 0.0 && w.is_finite())) {
+            let matrix = request.workload.materialize(request.steps)?;
+            let value = bounds::dual_certificate(matrix.view(), &weights)?;
+            mean = mean.or(LowerBound { value, kind: "dual certificate" });
+        }
+    }
+    let max = bounds::max(&request.workload, request.steps)?.or(mean.clone());
+    // Repeated participation only raises the sensitivity. With random signs Δ² ≥ Σ_{j∈S} ‖C_j‖² for every
+    // admissible S, and the columns are covered by `sets` of them, so the Schatten bound grows by n/sets.
+    let times = request.participation.times_within(request.steps);
+    let separation = request.participation.separation();
+    let sets = (request.steps.div_ceil(times * separation) * separation).min(request.steps);
+    let factor = request.steps as f64 / sets as f64;
+    let schatten = bounds::mean(&request.workload, request.steps)?;
+    if times > 1 && schatten.kind != "diagonal" {
+        mean =
+            mean.or(LowerBound { value: schatten.value * factor, kind: "schatten, repeated participation" });
+    }
+    let max = max.or(mean.clone());
+    Ok(Bounds {
+        mse: mean.value,
+        kind: mean.kind.to_owned(),
+        max_se: max.value,
+        max_kind: max.kind.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_is_picked_and_certified() {
+        for (text, metric) in [("count", Metric::Mse), ("window:16", Metric::Mse), ("average", Metric::Max)] {
+            let request = Request { metric, ..Request::new(text.parse().unwrap(), 64) };
+            let report = evaluate(&request).unwrap();
+            for pair in report.strategies.windows(2) {
+                assert!(pair[0].gap <= pair[1].gap);
+            }
+            let best = &report.strategies[0];
+            assert_eq!(best.name, report.chosen);
+            assert!(best.gap >= -1e-9 && best.gap < 0.02, "{text}: {best:?}");
+        }
+    }
+
+    #[test]
+    fn limits_are_respected() {
+        let mut request = Request::new(Workload::count(), 64);
+        request.memory = Some(10);
+        let report = evaluate(&request).unwrap();
+        assert!(report.strategies.iter().all(|evaluation| evaluation.memory <= 10));
+        assert!(report.skipped.iter().any(|skipped| skipped.name == "sqrt"));
+        request.strategy = Some("nonsense".to_owned());
+        assert!(evaluate(&request).is_err());
+        assert!(evaluate(&Request::new(Workload::count(), 0)).is_err());
+    }
+
+    #[test]
+    fn repeated_participation_raises_both_sides() {
+        let single = evaluate(&Request::new(Workload::count(), 60)).unwrap();
+        let repeated = Participation::repeated(3, 20).unwrap();
+        let request = Request { participation: repeated, ..Request::new(Workload::count(), 60) };
+        let report = evaluate(&request).unwrap();
+        assert!(report.lower_bound.mse > single.lower_bound.mse);
+        assert!(report.strategies[0].mse > single.strategies[0].mse);
+        assert!(report.strategies.iter().all(|evaluation| evaluation.gap >= 0.0));
+    }
+}

@@ -1,0 +1,462 @@
+//! The binary tree with every node measured, decoded with inverse-variance weights.
+
+use dp_linalg::tree::{Node, complete_ancestors, complete_nodes, dyadic_nodes, levels, position};
+use ndarray::{Array2, ArrayView1};
+
+use super::tree::{Measured, PrefixSums, native_side, prefix_row_norms, sensitivity, sum_over_dyadic_levels};
+use super::{Factorization, NoiseFilter, RowNorms, Strategy, check_materializable};
+use crate::error::{Error, Result, check_count};
+use crate::noise::{Side, TILE, UnitNoise};
+use crate::sensitivity::{Participation, Sensitivity};
+use crate::workload::{Kind, Workload};
+
+/// A tree whose redundant nodes are used to average noise away.
+///
+/// C has a row for each of the `2n - popcount(n)` complete nodes, in the order in which they become complete.
+/// `Δ² = ⌊log2 n⌋ + 1`, since each leaf lies below one complete node per level at most.
+///
+/// - `honaker-online`: the sum below a node is estimated from its own measurement and the estimates of its two
+///   children, with inverse-variance weights. The variances are `v_0 = 1`, `v_h = 2v_{h-1} / (1 + 2v_{h-1})`,
+///   and a release sums the estimates of its dyadic nodes.
+/// - `honaker-full`: least squares, `B = A C⁺`. It looks ahead to nodes that complete later, which is private
+///   for adaptive streams all the same: only `B z` is looked ahead, and the noise does not depend on the data.
+///
+/// # Complexity
+/// Online: amortized O(d) per step and two vectors per level. Full: O(n d) before the first step and n vectors
+/// of memory. Row norms: O(n log n) for count and average, O(n²) for other workloads, up to
+/// [`MATERIALIZE_LIMIT`](super::MATERIALIZE_LIMIT) steps.
+///
+/// # Example
+/// ```
+/// use dp_mechanisms::strategy::{Strategy, honaker::Honaker};
+/// use dp_mechanisms::Workload;
+/// let online = Honaker::online(&Workload::count(), 64)?.row_norms()?;
+/// let full = Honaker::full(&Workload::count(), 64)?.row_norms()?;
+/// assert!(full.mean() < 0.63 * online.mean());
+/// # Ok::<(), dp_mechanisms::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Honaker {
+    workload: Workload,
+    steps: usize,
+    decoding: Decoding,
+    /// By level, the variance `v_h` of an estimate from below.
+    variances: Vec<f64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Decoding {
+    Online,
+    Full,
+}
+
+impl Honaker {
+    /// Estimates from below: each release uses the nodes that are complete at its time.
+    ///
+    /// # Errors
+    /// Zero steps.
+    pub fn online(workload: &Workload, steps: usize) -> Result<Self> {
+        Self::new(workload, steps, Decoding::Online)
+    }
+
+    /// Least squares over all nodes.
+    ///
+    /// # Errors
+    /// Zero steps.
+    pub fn full(workload: &Workload, steps: usize) -> Result<Self> {
+        Self::new(workload, steps, Decoding::Full)
+    }
+
+    fn new(workload: &Workload, steps: usize, decoding: Decoding) -> Result<Self> {
+        check_count("steps", steps)?;
+        let variances = std::iter::successors(Some(1.0), |below| Some(2.0 * below / (1.0 + 2.0 * below)));
+        Ok(Self {
+            workload: workload.clone(),
+            steps,
+            decoding,
+            variances: variances.take(levels(steps)).collect(),
+        })
+    }
+
+    /// Adds `factor` times the estimate from below of a node to a row over the measurements.
+    fn add_estimate(&self, row: &mut [f64], node: Node, factor: f64) {
+        let own = self.variances[node.level];
+        row[position(node)] += factor * own;
+        self.add_children(row, node, factor * (1.0 - own));
+    }
+
+    /// The same for the sum of the estimates of the two children, if there are any.
+    fn add_children(&self, row: &mut [f64], node: Node, factor: f64) {
+        for child in node.children().into_iter().flatten() {
+            self.add_estimate(row, child, factor);
+        }
+    }
+
+    /// The weights of the measurements in the estimated input of a step (counted from 0): a row of `A⁻¹ B`.
+    fn input_row(&self, step: usize, row: &mut [f64]) {
+        row.fill(0.0);
+        match self.decoding {
+            Decoding::Online => {
+                // One node takes the place of those dyadic nodes of the prefix before that it contains.
+                let level = (step + 1).trailing_zeros() as usize;
+                let node = Node { level, index: step >> level };
+                self.add_estimate(row, node, 1.0);
+                let start = node.leaves().start;
+                for replaced in dyadic_nodes(step).filter(|other| other.leaves().start >= start) {
+                    self.add_estimate(row, replaced, -1.0);
+                }
+            }
+            Decoding::Full => {
+                for node in complete_ancestors(step, self.steps) {
+                    // The leaf, plus its equal share of how far each node above moves the sum of its children.
+                    let share = self.variances[node.level] / (1_u64 << node.level) as f64;
+                    row[position(node)] += share;
+                    self.add_children(row, node, -share);
+                }
+            }
+        }
+    }
+
+    /// Visits the rows of B: the workload, applied to the estimated inputs as to any stream. O(n²) in all where the
+    /// workload streams in constant time.
+    fn for_each_row(&self, mut visit: impl FnMut(usize, &[f64])) -> Result<()> {
+        check_materializable(self.steps)?;
+        let measurements = complete_nodes(self.steps);
+        let mut workload = self.workload.stream(self.steps, measurements)?;
+        let mut input = vec![0.0; measurements];
+        let mut output = vec![0.0; measurements];
+        for step in 0..self.steps {
+            self.input_row(step, &mut input);
+            workload.push(&input, &mut output)?;
+            visit(step, &output);
+        }
+        Ok(())
+    }
+
+    /// The variance of every prefix sum under least squares, in O(n).
+    ///
+    /// The trees of the forest are independent, and each grows by doubling. With x_p the prefixes of a tree and S its
+    /// total, of variance v: a pair of trees has the prefixes `x_p` and `S_left + x_p'`, and the measurement
+    /// of the new total, whose prior variance is 2v, lowers `Var(x)` by `Cov(x, S)² / (2v + 1)` and divides
+    /// `Cov(x, S)` by `2v + 1`.
+    fn least_squares_variances(&self) -> Vec<f64> {
+        let mut squared = vec![0.0; self.steps];
+        let mut prefixes = vec![(1.0, 1.0)];
+        for (level, v) in self.variances.iter().copied().enumerate() {
+            if level > 0 {
+                let below = self.variances[level - 1];
+                let half = prefixes.len();
+                for p in 0..half {
+                    let (variance, covariance) = prefixes[p];
+                    prefixes.push((below + variance, below + covariance));
+                }
+                for (variance, covariance) in &mut prefixes {
+                    let scale = 1.0 / (2.0 * below + 1.0);
+                    *variance -= *covariance * *covariance * scale;
+                    *covariance *= scale;
+                }
+            }
+            debug_assert!((prefixes[prefixes.len() - 1].0 - v).abs() < 1e-12);
+            if self.steps >> level & 1 == 1 {
+                let start = self.steps >> (level + 1) << (level + 1);
+                let earlier = sum_over_dyadic_levels(start, &self.variances);
+                for (sum, (variance, _)) in squared[start..].iter_mut().zip(&prefixes) {
+                    *sum = earlier + variance;
+                }
+            }
+        }
+        squared
+    }
+}
+
+impl Strategy for Honaker {
+    fn name(&self) -> &'static str {
+        match self.decoding {
+            Decoding::Online => "honaker-online",
+            Decoding::Full => "honaker-full",
+        }
+    }
+
+    fn workload(&self) -> &Workload {
+        &self.workload
+    }
+
+    fn steps(&self) -> usize {
+        self.steps
+    }
+
+    fn sensitivity(&self, participation: Participation) -> Result<Sensitivity> {
+        Ok(sensitivity(Measured::AllNodes, self.steps, participation))
+    }
+
+    fn row_norms(&self) -> Result<RowNorms> {
+        if !matches!(self.workload.kind(), Kind::Count | Kind::Average) {
+            let mut squared = Vec::new();
+            self.for_each_row(|_, row| squared.push(row.iter().map(|b| b * b).sum()))?;
+            return Ok(RowNorms::exact(squared));
+        }
+        let squared = match self.decoding {
+            Decoding::Online => {
+                prefix_row_norms(&self.workload, self.steps, |t| sum_over_dyadic_levels(t, &self.variances))
+            }
+            Decoding::Full => {
+                let variances = self.least_squares_variances();
+                prefix_row_norms(&self.workload, self.steps, |t| variances[t - 1])
+            }
+        };
+        Ok(RowNorms::exact(squared.unwrap_or_default()))
+    }
+
+    fn noise_filter(&self, dimension: usize) -> Result<Box<dyn NoiseFilter>> {
+        Ok(match self.decoding {
+            Decoding::Online => Box::new(FromBelow {
+                sums: PrefixSums::new(self.steps, dimension, native_side(&self.workload)),
+                estimates: Estimates::new(&self.variances, dimension),
+            }),
+            Decoding::Full => Box::new(LeastSquares {
+                variances: self.variances.clone(),
+                steps: self.steps,
+                dimension,
+                step: 0,
+                noise: Vec::new(),
+            }),
+        })
+    }
+
+    fn memory(&self, dimension: usize) -> usize {
+        match self.decoding {
+            Decoding::Online => (2 * levels(self.steps) + 1) * dimension,
+            Decoding::Full => self.steps * dimension,
+        }
+    }
+
+    fn materialize(&self) -> Result<Factorization> {
+        let mut decoder = Array2::zeros((self.steps, complete_nodes(self.steps)));
+        self.for_each_row(|step, row| decoder.row_mut(step).assign(&ArrayView1::from(row)))?;
+        let mut strategy = Array2::zeros((complete_nodes(self.steps), self.steps));
+        for leaf in 0..self.steps {
+            for node in complete_ancestors(leaf, self.steps) {
+                strategy[[position(node), leaf]] = 1.0;
+            }
+        }
+        Ok(Factorization { decoder, strategy })
+    }
+}
+
+/// The estimates from below of the nodes that wait for their right sibling, one per level.
+struct Estimates {
+    variances: Vec<f64>,
+    waiting: Vec<f64>,
+    measurement: Vec<f64>,
+}
+
+impl Estimates {
+    fn new(variances: &[f64], dimension: usize) -> Self {
+        Self {
+            variances: variances.to_vec(),
+            waiting: vec![0.0; variances.len() * dimension],
+            measurement: vec![0.0; dimension],
+        }
+    }
+
+    /// Leaves in `estimate` the noise of the largest node that ends at `step`, estimated from below.
+    ///
+    /// `measure(row, out)` reads a row of z. For each inner node that the step completes, `correction(middle, moved)`
+    /// is told how far its own measurement moved the sum of its children.
+    fn complete(
+        &mut self,
+        step: usize,
+        estimate: &mut [f64],
+        mut measure: impl FnMut(usize, &mut [f64]),
+        mut correction: impl FnMut(usize, &[f64]),
+    ) {
+        let dimension = estimate.len();
+        let first = complete_nodes(step - 1);
+        measure(first, estimate);
+        let top = step.trailing_zeros() as usize;
+        for level in 1..=top {
+            measure(first + level, &mut self.measurement);
+            let own = self.variances[level];
+            let left = &self.waiting[(level - 1) * dimension..][..dimension];
+            for ((value, left), measured) in estimate.iter_mut().zip(left).zip(&mut self.measurement) {
+                let children = *left + *value;
+                *measured = own * (*measured - children);
+                *value = children + *measured;
+            }
+            correction(step - (1 << (level - 1)), &self.measurement);
+        }
+        self.waiting[top * dimension..][..dimension].copy_from_slice(estimate);
+    }
+}
+
+/// Online decoding: each step combines the nodes it completes, and adds the result to the prefix before them.
+struct FromBelow {
+    sums: PrefixSums,
+    estimates: Estimates,
+}
+
+impl NoiseFilter for FromBelow {
+    fn side(&self) -> Side {
+        self.sums.side()
+    }
+
+    fn next_into(&mut self, source: &mut dyn UnitNoise, out: &mut [f64]) -> Result<()> {
+        let step = self.sums.next_step()?;
+        self.estimates.complete(step, out, |row, values| source.fill_row(row, values), |_, _| ());
+        self.sums.append(out);
+        Ok(())
+    }
+}
+
+/// Least-squares decoding: all of `ξ = C⁺ z` is made before the first step.
+struct LeastSquares {
+    variances: Vec<f64>,
+    steps: usize,
+    dimension: usize,
+    step: usize,
+    /// Row-major, empty until the first step.
+    noise: Vec<f64>,
+}
+
+impl LeastSquares {
+    /// An upward sweep estimates every node from below and notes how far each measurement moves the sum of the two
+    /// children; a downward sweep hands each node half of what its parent moved in the end, because siblings
+    /// are equally uncertain. Coordinates are handled a tile at a time, and the only scratch is a
+    /// tile's correction of each inner node.
+    fn prepare(&mut self, source: &mut dyn UnitNoise) {
+        self.noise = vec![0.0; self.steps * self.dimension];
+        let width = self.dimension.min(TILE);
+        let mut corrections = vec![0.0; self.steps * width];
+        let mut leaf = vec![0.0; width];
+        for first in (0..self.dimension).step_by(width) {
+            let width = width.min(self.dimension - first);
+            let mut estimates = Estimates::new(&self.variances, width);
+            for step in 1..=self.steps {
+                let noise = &mut self.noise[(step - 1) * self.dimension + first..][..width];
+                let leaf_row = complete_nodes(step - 1);
+                let measure = |row: usize, values: &mut [f64]| {
+                    if width == self.dimension {
+                        source.fill_row(row, values);
+                    } else {
+                        source.fill_range(row, first, values);
+                    }
+                    if row == leaf_row {
+                        noise.copy_from_slice(values);
+                    }
+                };
+                estimates.complete(step, &mut leaf[..width], measure, |middle, moved| {
+                    corrections[middle * width..][..width].copy_from_slice(moved);
+                });
+            }
+            self.descend(first, width, &mut corrections);
+        }
+    }
+
+    /// The downward sweep; inner nodes are known by their middle, which is different for each.
+    fn descend(&mut self, first: usize, width: usize, corrections: &mut [f64]) {
+        let middle = |node: Node| node.leaves().start + (1 << node.level >> 1);
+        for level in (0..levels(self.steps)).rev() {
+            for index in 0..self.steps >> level {
+                let node = Node { level, index };
+                let parent = node.parent();
+                if !parent.is_complete(self.steps) {
+                    continue;
+                }
+                let from = middle(parent) * width;
+                for coordinate in 0..width {
+                    let half = corrections[from + coordinate] / 2.0;
+                    if level > 0 {
+                        corrections[middle(node) * width + coordinate] += half;
+                    } else {
+                        self.noise[index * self.dimension + first + coordinate] += half;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl NoiseFilter for LeastSquares {
+    fn side(&self) -> Side {
+        Side::Input
+    }
+
+    fn next_into(&mut self, source: &mut dyn UnitNoise, out: &mut [f64]) -> Result<()> {
+        if self.step >= self.steps {
+            return Err(Error::HorizonReached { horizon: self.steps });
+        }
+        if self.step == 0 {
+            self.prepare(source);
+        }
+        out.copy_from_slice(&self.noise[self.step * self.dimension..][..self.dimension]);
+        self.step += 1;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(steps: usize, decoding: Decoding) -> Honaker {
+        Honaker::new(&Workload::count(), steps, decoding).unwrap()
+    }
+
+    #[test]
+    fn full_decoding_is_the_pseudo_inverse() {
+        for steps in [1, 2, 3, 4, 7, 12, 29, 32] {
+            let tree = count(steps, Decoding::Full);
+            let strategy = tree.materialize().unwrap().strategy;
+            let expected = dp_linalg::dense::pseudo_inverse(strategy.view()).unwrap();
+            let mut row = vec![0.0; strategy.nrows()];
+            for step in 0..steps {
+                tree.input_row(step, &mut row);
+                for (actual, expected) in row.iter().zip(expected.row(step)) {
+                    assert!((actual - expected).abs() < 1e-12, "{steps}: {actual} {expected}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn fast_variances_equal_the_rows_of_the_decoder() {
+        for decoding in [Decoding::Online, Decoding::Full] {
+            for steps in [1, 2, 3, 5, 8, 29, 64, 77] {
+                let tree = count(steps, decoding);
+                let rows = dp_linalg::norms::row_squared_norms(tree.materialize().unwrap().decoder.view());
+                for (fast, slow) in tree.row_norms().unwrap().squared.iter().zip(&rows) {
+                    assert!((fast - slow).abs() < 1e-12, "{steps}: {fast} {slow}");
+                }
+            }
+        }
+    }
+
+    /// Values that depend on row and coordinate alone.
+    struct Pattern;
+
+    impl UnitNoise for Pattern {
+        fn fill_range(&self, row: usize, first: usize, out: &mut [f64]) {
+            for (coordinate, value) in (first..).zip(out) {
+                *value = ((row * 37 + coordinate * 11) % 101) as f64 - 50.0;
+            }
+        }
+    }
+
+    #[test]
+    fn tiles_do_not_show() {
+        // More coordinates than a tile holds, and the same coordinates alone.
+        let tree = count(6, Decoding::Full);
+        let dimension = TILE + 101;
+        let mut wide = tree.noise_filter(dimension).unwrap();
+        let mut narrow = tree.noise_filter(101).unwrap();
+        let (mut long, mut short) = (vec![0.0; dimension], vec![0.0; 101]);
+        for _ in 0..6 {
+            wide.next_into(&mut Pattern, &mut long).unwrap();
+            narrow.next_into(&mut Pattern, &mut short).unwrap();
+            assert_eq!(long[..101], short);
+            // The pattern repeats after 101 coordinates.
+            assert_eq!(long[101 * (TILE / 101)..][..101], short);
+        }
+        assert!(matches!(wide.next_into(&mut Pattern, &mut long), Err(Error::HorizonReached { horizon: 6 })));
+    }
+}

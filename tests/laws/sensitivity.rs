@@ -1,0 +1,98 @@
+use dp_mechanisms::{Participation, strategy};
+use dp_tests::{CASES, Case, assert_close, case, exhaustive_sensitivity, squared_norm, workloads};
+use ndarray::{Array1, Array2};
+
+/// Rounding of exact sensitivities.
+const TIGHT: f64 = 1e-12;
+
+fn longest_column(strategy: &Array2<f64>) -> f64 {
+    strategy.columns().into_iter().map(squared_norm).fold(0.0, f64::max)
+}
+
+/// Fails if a bound is below a change that can happen. The change itself is known to the last bit.
+fn assert_dominates(case: &Case, participation: Participation, change: f64) {
+    let bound = case.strategy.sensitivity(participation).unwrap();
+    let context = format!("{}, {participation}: {bound:?} against {change}", case.context());
+    assert!(bound.squared >= change.next_down(), "{context}");
+}
+
+#[test]
+fn single_participation_is_the_longest_column() {
+    for case in CASES.iter() {
+        let bound = case.strategy.sensitivity(Participation::Single).unwrap();
+        let longest = longest_column(&case.strategy.materialize().unwrap().strategy);
+        assert_dominates(case, Participation::Single, longest);
+        if bound.exact {
+            assert_close(bound.squared, longest, TIGHT, &case.context());
+        }
+    }
+    // Only a strategy for an unknown horizon has a reason to know no better than a bound.
+    let inexact: Vec<&str> = CASES
+        .iter()
+        .filter(|case| !case.strategy.sensitivity(Participation::Single).unwrap().exact)
+        .map(|case| case.name)
+        .collect();
+    assert!(inexact.iter().all(|name| *name == "anytime"), "{inexact:?}");
+}
+
+#[test]
+fn trees_are_sensitive_once_per_level() {
+    for case in
+        CASES.iter().filter(|case| ["binary-tree", "honaker-online", "honaker-full"].contains(&case.name))
+    {
+        let levels = f64::from(case.strategy.steps().ilog2() + 1);
+        let bound = case.strategy.sensitivity(Participation::Single).unwrap();
+        assert_eq!(bound.squared, levels, "{}", case.context());
+    }
+}
+
+#[test]
+fn repeated_participation_dominates_every_set_and_sign() {
+    for steps in [1, 2, 5, 9] {
+        for labelled in &workloads() {
+            for (times, separation) in [(2, 1), (2, 2), (2, 5), (3, 3), (5, 2), (9, 1)] {
+                let participation = Participation::repeated(times, separation).unwrap();
+                for name in strategy::NAMES {
+                    let Some(case) = case(name, labelled, steps, participation) else { continue };
+                    let matrix = case.strategy.materialize().unwrap().strategy;
+                    let worst = exhaustive_sensitivity(&matrix, participation);
+                    // Adding up columns rounds, unlike their entries.
+                    assert_dominates(&case, participation, worst * (1.0 - 1e-15));
+                    let bound = case.strategy.sensitivity(participation).unwrap();
+                    if bound.exact {
+                        let context = format!("{}, {participation}", case.context());
+                        assert_close(bound.squared, worst, TIGHT, &context);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn repeated_participation_dominates_regular_sets_of_long_streams() {
+    for case in CASES.iter().filter(|case| [64, 100].contains(&case.strategy.steps())) {
+        let matrix = case.strategy.materialize().unwrap().strategy;
+        let single = case.strategy.sensitivity(Participation::Single).unwrap().squared;
+        for (times, separation) in [(2, 1), (4, 16), (5, 13), (64, 1)] {
+            let participation = Participation::repeated(times, separation).unwrap();
+            let mut worst = 0.0_f64;
+            for offset in 0..separation {
+                for alternating in [1.0, -1.0] {
+                    let mut change = Array1::<f64>::zeros(matrix.nrows());
+                    let mut sign = 1.0;
+                    for step in (offset..matrix.ncols()).step_by(separation).take(times) {
+                        change.scaled_add(sign, &matrix.column(step));
+                        sign *= alternating;
+                    }
+                    worst = worst.max(squared_norm(change.view()));
+                }
+            }
+            assert_dominates(case, participation, worst * (1.0 - 1e-14));
+            let bound = case.strategy.sensitivity(participation).unwrap().squared;
+            let trivial = (times * times) as f64 * single;
+            assert!(bound >= single * (1.0 - TIGHT), "{}, {participation}", case.context());
+            assert!(bound <= trivial * (1.0 + TIGHT), "{}, {participation}", case.context());
+        }
+    }
+}
