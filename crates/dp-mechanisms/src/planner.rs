@@ -7,20 +7,13 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use crate::bounds::{self, LowerBound};
+use crate::certificate;
 use crate::error::{Error, Result, check_count};
 use crate::sensitivity::Participation;
-use crate::strategy::{self, Strategy};
+use crate::strategy::{self, Strategy, optimal};
 use crate::workload::Workload;
 
-/// Which error counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Metric {
-    /// The mean squared error over the steps, E2.
-    Mse,
-    /// The largest squared error of a step, E∞.
-    Max,
-}
+pub use crate::strategy::Metric;
 
 /// What is asked of the planner.
 #[derive(Debug, Clone)]
@@ -131,6 +124,9 @@ pub struct Report {
 /// Up to this many steps the bound is sharpened by one dense dual certificate.
 const CERTIFICATE_LIMIT: usize = 1024;
 
+/// Up to this many steps the bound of a workload with a bidiagonal inverse is optimized, in O(n) an evaluation.
+const BIDIAGONAL_LIMIT: usize = 1 << 16;
+
 /// Evaluates the strategies and picks the best.
 ///
 /// # Complexity
@@ -219,7 +215,8 @@ pub fn evaluate(request: &Request) -> Result<Report> {
 
 fn evaluate_one(name: &'static str, request: &Request) -> Result<(Evaluation, Arc<dyn Strategy>)> {
     let start = Instant::now();
-    let strategy = strategy::build(name, &request.workload, request.steps, request.participation)?;
+    let strategy =
+        strategy::build_for(name, &request.workload, request.steps, request.participation, request.metric)?;
     let sensitivity = strategy.sensitivity(request.participation)?;
     let rows = strategy.row_norms()?;
     let evaluation = Evaluation {
@@ -236,23 +233,31 @@ fn evaluate_one(name: &'static str, request: &Request) -> Result<(Evaluation, Ar
     Ok((evaluation, strategy))
 }
 
-/// The best bounds, sharpened by the dual weights of the best square strategy where that is affordable.
+/// The best bounds: closed forms, what building the strategies proved, and dual certificates where they are
+/// affordable.
 fn lower_bounds(request: &Request, found: &[(Evaluation, Arc<dyn Strategy>)]) -> Result<Bounds> {
     let mut mean = bounds::mean(&request.workload, request.steps)?;
-    if request.steps <= CERTIFICATE_LIMIT {
-        let mut candidates: Vec<&(Evaluation, Arc<dyn Strategy>)> = found.iter().collect();
-        candidates.sort_by(|left, right| left.0.mse.total_cmp(&right.0.mse));
-        let weights = candidates.iter().find_map(|(_, strategy)| {
-            let factors = strategy.materialize().ok()?;
-            bounds::dual_weights(factors.decoder.view(), factors.strategy.view()).ok()
-        });
-        if let Some(weights) = weights.filter(|weights| weights.iter().all(|w| *w > 0.0 && w.is_finite())) {
-            let matrix = request.workload.materialize(request.steps)?;
-            let value = bounds::dual_certificate(matrix.view(), &weights)?;
-            mean = mean.or(LowerBound { value, kind: "dual certificate" });
+    let mut max = bounds::max(&request.workload, request.steps)?;
+    for (metric, value) in found.iter().filter_map(|(_, strategy)| strategy.proven_lower_bound()) {
+        let bound = LowerBound { value, kind: "optimality certificate" };
+        match metric {
+            Metric::Mse => mean = mean.or(bound),
+            Metric::Max => max = max.or(bound),
         }
     }
-    let max = bounds::max(&request.workload, request.steps)?.or(mean.clone());
+    let bidiagonal = if request.steps <= BIDIAGONAL_LIMIT {
+        certificate::bidiagonal_bound(&request.workload, request.steps)?
+    } else {
+        None
+    };
+    if let Some(bound) = bidiagonal {
+        mean = mean.or(LowerBound { value: bound.lower_bound, kind: "dual certificate" });
+    } else if request.steps <= CERTIFICATE_LIMIT {
+        let weights = optimal::scaled_sqrt_start(&request.workload, request.steps)?;
+        let matrix = request.workload.materialize(request.steps)?;
+        let value = bounds::dual_certificate(matrix.view(), &weights)?;
+        mean = mean.or(LowerBound { value, kind: "dual certificate" });
+    }
     // Repeated participation only raises the sensitivity. With random signs Δ² ≥ Σ_{j∈S} ‖C_j‖² for every
     // admissible S, and the columns are covered by `sets` of them, so the Schatten bound grows by n/sets.
     let times = request.participation.times_within(request.steps);

@@ -337,7 +337,8 @@ fn monotone_toeplitz(coefficients: &[f64], participation: Participation) -> Sens
 /// Single participation: the first column is the longest, exactly. Repeated: exact for non-negative,
 /// non-increasing coefficients (Choquette-Choo, McMahan, Rush, Thakurta 2023); otherwise the same sum over
 /// the non-increasing majorant `m_k = max_{l ≥ k} |c_l|`, whose every inner product dominates the absolute
-/// inner product of the original columns, is a proven upper bound, and so is `times · Δ_single`.
+/// inner product of the original columns, is a proven upper bound, and so is `times · Δ_single`. Bands no wider
+/// than the separation make orthogonal columns, of any sign: `Δ² = times · Δ_single²`.
 ///
 /// # Complexity
 /// O(n · times).
@@ -351,6 +352,13 @@ pub fn toeplitz(coefficients: &[f64], participation: Participation) -> Sensitivi
         && coefficients.last().is_some_and(|last| *last >= 0.0);
     if monotone {
         return monotone_toeplitz(coefficients, participation);
+    }
+    let bands = coefficients.iter().rposition(|value| *value != 0.0).map_or(0, |last| last + 1);
+    let separation = participation.separation();
+    if bands <= separation {
+        // No two of the columns overlap; all are whole if the last participation leaves room for its band.
+        let squared = (times as f64 * single).next_up();
+        return Sensitivity { squared, exact: (times - 1) * separation + bands <= coefficients.len() };
     }
     let mut majorant: Vec<f64> = coefficients.iter().map(|value| value.abs()).collect();
     for index in (1..majorant.len()).rev() {

@@ -12,11 +12,12 @@ mod stream;
 mod sums;
 
 pub use stream::{RationalStream, Sample};
+pub use sums::Sum;
 
 use crate::error::{Error, Result, check_finite, check_length};
 use crate::norms::compensated_sum;
 use roots::{Mode, reciprocal_modes};
-use sums::{Sum, power};
+use sums::power;
 
 /// A pole of the workload this close (relative to the larger gap) to a pole of `c⁻¹` makes the partial fractions cancel.
 const COINCIDENT: f64 = 1e-2;

@@ -2,7 +2,7 @@
 
 /// A weighted sum over the first n powers.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Sum {
+pub enum Sum {
     /// `Σ_{k<n} q^k`.
     Plain,
     /// `Σ_{k<n} (n-k) q^k`, the sum of the plain sums of lengths 1 … n.
@@ -19,7 +19,9 @@ impl Sum {
     }
 
     /// The sum for `q = 1 - gap`, `0 ≤ gap < 2`, to a few ulps: nothing cancels as q approaches 1.
-    pub(super) fn of_powers(self, gap: f64, n: usize) -> f64 {
+    ///
+    /// **Complexity** O(1).
+    pub fn of_powers(self, gap: f64, n: usize) -> f64 {
         match self {
             Sum::Plain => plain(gap, n),
             Sum::Triangular => triangular(gap, n),

@@ -8,10 +8,16 @@
 //! Lower-triangularity is a property of the interface: a [`NoiseFilter`] makes the noise of step t before that
 //! of step t+1 and never sees the data at all.
 
+pub mod anytime;
+pub mod banded;
+pub mod blt;
+pub mod group;
 pub mod honaker;
 pub mod identity;
 pub mod optimal;
+pub mod optimal_toeplitz;
 pub mod scaled;
+pub mod scaled_blt;
 pub mod structured;
 pub mod toeplitz;
 pub mod tree;
@@ -20,6 +26,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use ndarray::Array2;
+use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::noise::{Side, UnitNoise};
@@ -93,6 +100,11 @@ pub trait Strategy: fmt::Debug + Send + Sync {
     /// The number of `f64` values a filter of the given dimension keeps.
     fn memory(&self, dimension: usize) -> usize;
 
+    /// A lower bound on the error of every strategy, if building this one proved it: the metric and the bound.
+    fn proven_lower_bound(&self) -> Option<(Metric, f64)> {
+        None
+    }
+
     /// Both factors as matrices.
     ///
     /// # Errors
@@ -135,6 +147,17 @@ pub(crate) fn prefix_sums_of_squares(coefficients: &[f64]) -> Vec<f64> {
         .collect()
 }
 
+/// Which error counts, and to which the optimized strategies are fitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Metric {
+    /// The mean squared error over all releases, `E2 = Δ² ‖B‖_F² / n`.
+    #[default]
+    Mse,
+    /// The largest squared error of a release, `E∞ = Δ² max_t ‖b_t‖²`.
+    Max,
+}
+
 /// The strategies that [`build`] knows, in the order in which reports list them.
 pub const NAMES: &[&str] = &[
     "sqrt",
@@ -142,6 +165,13 @@ pub const NAMES: &[&str] = &[
     "scaled-sqrt",
     "optimal",
     "structured",
+    "blt",
+    "scaled-blt",
+    "banded",
+    "banded-inverse",
+    "optimal-toeplitz",
+    "group",
+    "anytime",
     "honaker-full",
     "honaker-online",
     "binary-tree",
@@ -149,26 +179,56 @@ pub const NAMES: &[&str] = &[
     "output",
 ];
 
-/// Builds a strategy by name for a workload, horizon and participation (which the optimized ones are fitted to).
+/// Builds a strategy by name for a workload, horizon and participation (which the optimized ones are fitted to),
+/// with the mean squared error as the aim.
 ///
 /// # Errors
-/// An unknown name, zero steps, or a workload the strategy does not serve.
+/// As [`build_for`].
 pub fn build(
     name: &str,
     workload: &Workload,
     steps: usize,
     participation: Participation,
 ) -> Result<Arc<dyn Strategy>> {
-    let _ = participation;
+    build_for(name, workload, steps, participation, Metric::Mse)
+}
+
+/// Builds a strategy by name; the optimized ones are fitted to the participation and the metric.
+///
+/// # Errors
+/// An unknown name, zero steps, or a workload the strategy does not serve.
+pub fn build_for(
+    name: &str,
+    workload: &Workload,
+    steps: usize,
+    participation: Participation,
+    metric: Metric,
+) -> Result<Arc<dyn Strategy>> {
     Ok(match known_name(name)? {
         "sqrt" => Arc::new(toeplitz::sqrt(workload, steps)?),
         "normalized-sqrt" => Arc::new(toeplitz::normalized_sqrt(workload, steps)?),
         "scaled-sqrt" => Arc::new(scaled::scaled_sqrt(workload, steps)?),
-        "optimal" => Arc::new(optimal::Optimal::mean(workload, steps)?),
+        "optimal" => {
+            let objective = match metric {
+                Metric::Mse => optimal::Objective::Mean,
+                Metric::Max => optimal::Objective::Max,
+            };
+            let options = optimal::Options::default();
+            Arc::new(optimal::Optimal::new(workload, steps, &objective, options, &mut |_, _| ())?)
+        }
         "structured" => Arc::new(structured::Structured::new(workload, steps)?),
+        "blt" => Arc::new(blt::blt(workload, steps, participation, metric)?),
+        "scaled-blt" => Arc::new(scaled_blt::scaled_blt(workload, steps, metric)?),
+        "banded" => Arc::new(banded::banded(workload, steps, participation, metric)?),
+        "banded-inverse" => Arc::new(banded::banded_inverse(workload, steps, participation)?),
+        "optimal-toeplitz" => {
+            Arc::new(optimal_toeplitz::optimal_toeplitz(workload, steps, participation, metric)?)
+        }
         "honaker-full" => Arc::new(honaker::Honaker::full(workload, steps)?),
         "honaker-online" => Arc::new(honaker::Honaker::online(workload, steps)?),
         "binary-tree" => Arc::new(tree::BinaryTree::new(workload, steps)?),
+        "group" => Arc::new(group::Group::new(workload, steps)?),
+        "anytime" => Arc::new(anytime::Anytime::new(workload, steps, anytime::DEFAULT_BETA)?),
         "identity" => Arc::new(identity::Independent::on_input(workload, steps)?),
         // `known_name` lets nothing else through.
         _ => Arc::new(identity::Independent::on_output(workload, steps)?),
@@ -193,6 +253,7 @@ pub fn practical_limit(name: &str) -> usize {
         // Seconds, at this size.
         "optimal" | "structured" => 1 << 10,
         "honaker-full" | "scaled-sqrt" | "normalized-sqrt" => 1 << 20,
+        "optimal-toeplitz" => 1 << 17,
         _ => usize::MAX,
     }
 }

@@ -13,7 +13,7 @@ use ndarray::{Array2, Axis};
 
 pub use program::{Certificate, Method, Objective, Optimum, Options, solve};
 
-use super::{Factorization, NoiseFilter, RowNorms, Strategy, check_materializable, scaled};
+use super::{Factorization, Metric, NoiseFilter, RowNorms, Strategy, check_materializable, scaled};
 use crate::error::{Result, check_count};
 use crate::sensitivity::{self, Participation, Sensitivity};
 use crate::workload::Workload;
@@ -40,6 +40,8 @@ pub struct Optimal {
     rows: RowNorms,
     column_weights: Vec<f64>,
     certificate: Certificate,
+    /// The metric that the certificate speaks of, unless rows were weighted.
+    proves: Option<Metric>,
 }
 
 impl Optimal {
@@ -84,6 +86,11 @@ impl Optimal {
             rows,
             column_weights,
             certificate,
+            proves: match objective {
+                Objective::Mean => Some(Metric::Mse),
+                Objective::Max => Some(Metric::Max),
+                Objective::Weighted(_) => None,
+            },
         })
     }
 
@@ -174,6 +181,10 @@ impl Strategy for Optimal {
 
     fn memory(&self, dimension: usize) -> usize {
         self.steps() * (self.steps() + dimension)
+    }
+
+    fn proven_lower_bound(&self) -> Option<(Metric, f64)> {
+        self.proves.map(|metric| (metric, self.certificate.lower_bound))
     }
 
     fn materialize(&self) -> Result<Factorization> {

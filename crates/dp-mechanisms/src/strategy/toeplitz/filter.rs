@@ -4,10 +4,11 @@ use dp_linalg::fft;
 use dp_linalg::rational::RationalStream;
 use dp_linalg::toeplitz::OnlineToeplitz;
 use ndarray::Array2;
+use rayon::prelude::*;
 
 use super::{Core, Scaling};
 use crate::error::Result;
-use crate::noise::{Side, UnitNoise};
+use crate::noise::{self, Side, UnitNoise};
 use crate::strategy::NoiseFilter;
 
 /// Up to this many values the whole noise of a known horizon is made at once by FFT; above it, online.
@@ -31,12 +32,9 @@ pub(super) fn build(
             scratch: vec![0.0; dimension],
             inner: Online(Box::new(OnlineToeplitz::new(inverse, dimension)?)),
         }),
-        Core::Rational(rational) => Box::new(Scaled {
-            scaling,
-            step: 0,
-            scratch: vec![0.0; dimension],
-            inner: Buffers(RationalStream::new(rational, dimension)?),
-        }),
+        Core::Rational(rational) => {
+            Box::new(Buffers { scaling, step: 0, stream: RationalStream::new(rational, dimension)? })
+        }
         Core::Banded(band) => {
             let band = &band[..band.len().min(steps)];
             let inner = Recursive { taps: Taps::new(&band[1..], dimension), leading: band[0] };
@@ -63,11 +61,51 @@ impl Inverse for Online {
     }
 }
 
-struct Buffers(RationalStream);
+/// `k` buffers per coordinate, updated in place behind the sampled values; long vectors are shared among threads.
+struct Buffers {
+    scaling: Option<Scaling>,
+    step: usize,
+    stream: RationalStream,
+}
 
-impl Inverse for Buffers {
-    fn next(&mut self, z: &[f64], out: &mut [f64]) -> Result<()> {
-        Ok(self.0.solve_step(z, out)?)
+impl NoiseFilter for Buffers {
+    fn side(&self) -> Side {
+        Side::Input
+    }
+
+    fn next_into(&mut self, source: &mut dyn UnitNoise, out: &mut [f64]) -> Result<()> {
+        let step = self.step;
+        if out.len() <= noise::TILE {
+            source.fill_row(step, out);
+        } else {
+            // Whole tiles of the source: none of its values is drawn twice.
+            let source = &*source;
+            out.par_chunks_mut(noise::TILE)
+                .enumerate()
+                .for_each(|(index, tile)| source.fill_range(step, index * noise::TILE, tile));
+        }
+        match &self.scaling {
+            // The values to be filtered are already where the filter expects them.
+            None => self.stream.solve_step_with(out, |_, _| ())?,
+            Some(scaling) => {
+                let factor = 1.0 / scaling.rows[step];
+                self.stream.solve_step_with(out, |_, tile| scale(tile, factor))?;
+                let norm = scaling.column_norms[step];
+                if out.len() <= noise::TILE {
+                    scale(out, norm);
+                } else {
+                    out.par_chunks_mut(noise::TILE).for_each(|tile| scale(tile, norm));
+                }
+            }
+        }
+        self.step += 1;
+        Ok(())
+    }
+}
+
+fn scale(values: &mut [f64], factor: f64) {
+    for value in values {
+        *value *= factor;
     }
 }
 
@@ -115,7 +153,7 @@ impl Inverse for Recursive {
     fn next(&mut self, z: &[f64], out: &mut [f64]) -> Result<()> {
         out.copy_from_slice(z);
         self.taps.accumulate(-1.0, out);
-        out.iter_mut().for_each(|value| *value /= self.leading);
+        scale(out, 1.0 / self.leading);
         self.taps.remember(out);
         Ok(())
     }
@@ -155,12 +193,11 @@ impl<I: Inverse> NoiseFilter for Scaled<I> {
         source.fill_row(self.step, &mut self.scratch);
         if let Some(scaling) = &self.scaling {
             let factor = 1.0 / scaling.rows[self.step];
-            self.scratch.iter_mut().for_each(|value| *value *= factor);
+            scale(&mut self.scratch, factor);
         }
         self.inner.next(&self.scratch, out)?;
         if let Some(scaling) = &self.scaling {
-            let factor = scaling.column_norms[self.step];
-            out.iter_mut().for_each(|value| *value *= factor);
+            scale(out, scaling.column_norms[self.step]);
         }
         self.step += 1;
         Ok(())
@@ -212,5 +249,39 @@ impl NoiseFilter for WholeHorizon {
         }
         self.step += 1;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::strategy::{Metric, Strategy, scaled_blt};
+    use crate::{GaussianSource, Seed, Workload};
+
+    #[test]
+    fn buffers_make_the_noise_of_the_matrix_at_any_dimension() {
+        let steps = 12;
+        let strategy = scaled_blt::scaled_blt(&Workload::count(), steps, Metric::Mse).unwrap();
+        let matrices = strategy.materialize().unwrap();
+        // Below and above a tile of the source, and above what is shared among threads.
+        for dimension in [3, noise::TILE + 5, 70_001] {
+            let mut source = GaussianSource::new(Seed::reproducible(3), dimension);
+            let mut filter = strategy.noise_filter(dimension).unwrap();
+            let mut prefix = vec![0.0; dimension];
+            let mut expected = vec![0.0; dimension];
+            let mut row = vec![0.0; dimension];
+            for step in 0..steps {
+                filter.next_into(&mut source, &mut row).unwrap();
+                prefix.iter_mut().zip(&row).for_each(|(sum, value)| *sum += value);
+                expected.fill(0.0);
+                for past in 0..=step {
+                    source.fill_row(past, &mut row);
+                    let weight = matrices.decoder[[step, past]];
+                    expected.iter_mut().zip(&row).for_each(|(sum, z)| *sum += weight * z);
+                }
+                let worst = prefix.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+                assert!(worst < 1e-11, "{dimension} at step {step}: {worst}");
+            }
+        }
     }
 }

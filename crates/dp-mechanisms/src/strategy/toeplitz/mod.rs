@@ -10,6 +10,7 @@
 //! | noise | `ξ = T⁻¹ z` | `ξ_t = (T⁻¹ D1⁻¹ z)_t / D2_t` |
 //! | decoder | `b = a/c` | column i is A applied to `D2_j⁻¹ t⁻¹_{j-i} / d_i` |
 
+mod covariance;
 mod filter;
 mod rows;
 
@@ -22,6 +23,7 @@ use crate::error::{Error, Result, check_count};
 use crate::sensitivity::{self, Participation, Sensitivity};
 use crate::workload::{Kind, Workload};
 
+pub(crate) use covariance::{column_norms, for_each_row_norm, has_recurrence};
 pub(crate) use rows::column_energy;
 
 /// A lower-triangular Toeplitz operator, by what makes it cheap to invert on a stream.
@@ -90,6 +92,17 @@ pub struct Scaling {
 }
 
 impl Scaling {
+    /// [`Scaling::normalizing`] by the cheapest way that the core allows.
+    fn of_core(core: &Core, rows: Vec<f64>) -> Result<Self> {
+        match core {
+            Core::Rational(rational) if covariance::nothing_cancels(rational) => {
+                let column_norms = covariance::column_norms(rational, &rows);
+                Ok(Self { rows, column_norms })
+            }
+            _ => Ok(Self::normalizing(&core.coefficients(rows.len())?, rows)),
+        }
+    }
+
     /// The scaling with the given positive rows whose columns make `D1 · T · D2` have columns of norm at most 1.
     ///
     /// # Privacy
@@ -121,6 +134,13 @@ impl Scaling {
 
 /// Up to this many steps the column norms are summed directly.
 const DIRECT_LIMIT: usize = 4096;
+
+/// Above this many steps the sensitivity of a rational core is a closed form and not a sum.
+const CLOSED_FORM_FROM: usize = 1 << 16;
+
+/// The closed form is accurate to 1e-12 for weights of one sign, where nothing cancels; this is added to stay on the private
+/// side.
+const CLOSED_FORM_MARGIN: f64 = 1.0 + 1e-10;
 
 /// What is left of rounding when normalized columns are multiplied out again.
 const NORMALIZED_SQUARED_SENSITIVITY: f64 = 1.0 + 1e-14;
@@ -166,8 +186,7 @@ impl ToeplitzStrategy {
         for row in &rows {
             crate::error::check_positive("row scale", *row)?;
         }
-        let coefficients = core.coefficients(steps)?;
-        let scaling = Some(Scaling::normalizing(&coefficients, rows));
+        let scaling = Some(Scaling::of_core(&core, rows)?);
         Ok(Self { name, workload: workload.clone(), steps, core, scaling })
     }
 
@@ -192,6 +211,13 @@ impl Strategy for ToeplitzStrategy {
 
     fn sensitivity(&self, participation: Participation) -> Result<Sensitivity> {
         let Some(scaling) = &self.scaling else {
+            if let Core::Rational(rational) = &self.core
+                && self.steps > CLOSED_FORM_FROM
+                && covariance::nothing_cancels(rational)
+                && participation.times_within(self.steps) <= 1
+            {
+                return Ok(Sensitivity::exact(rational.sum_of_squares(self.steps) * CLOSED_FORM_MARGIN));
+            }
             return Ok(sensitivity::toeplitz(&self.core.coefficients(self.steps)?, participation));
         };
         let times = participation.times_within(self.steps);
@@ -206,9 +232,21 @@ impl Strategy for ToeplitzStrategy {
     }
 
     fn row_norms(&self) -> Result<RowNorms> {
-        match &self.scaling {
-            None => rows::unscaled(&self.workload, &self.core.inverse(self.steps)?),
-            Some(scaling) => rows::scaled(&self.workload, &self.core.inverse(self.steps)?, scaling),
+        match (&self.scaling, &self.core) {
+            (None, _) => rows::unscaled(&self.workload, self.core.inverse(self.steps)?),
+            (Some(scaling), Core::Rational(core)) if covariance::has_recurrence(&self.workload) => {
+                let mut squared = Vec::with_capacity(self.steps);
+                let inverse = core.inverse()?;
+                covariance::for_each_row_norm(
+                    &self.workload,
+                    &inverse,
+                    &scaling.rows,
+                    &scaling.column_norms,
+                    |norm| squared.push(norm),
+                );
+                Ok(RowNorms::exact(squared))
+            }
+            (Some(scaling), _) => rows::scaled(&self.workload, &self.core.inverse(self.steps)?, scaling),
         }
     }
 
@@ -286,6 +324,22 @@ fn sqrt_geometric(beta: f64, steps: usize) -> Vec<f64> {
         power *= beta;
     }
     root
+}
+
+/// The series of the Toeplitz matrix behind a workload, and the weight of every squared row norm: what an optimizer of
+/// Toeplitz strategies sees.
+///
+/// The average is the count with rows divided by t; a learning-rate schedule is left out.
+pub(crate) fn toeplitz_part(workload: &Workload, steps: usize) -> Result<(Vec<f64>, Vec<f64>)> {
+    let surrogate = match workload.kind() {
+        Kind::Average => Workload::count(),
+        Kind::Momentum { beta, .. } => Workload::momentum(*beta, &[1.0])?,
+        _ => workload.clone(),
+    };
+    let series = surrogate.series(steps)?.unwrap_or_default();
+    let average = *workload.kind() == Kind::Average;
+    let row = |t: usize| if average { ((t + 1) as f64).powi(-2) } else { 1.0 };
+    Ok((series, (0..steps).map(row).collect()))
 }
 
 /// The core of the square-root strategies.

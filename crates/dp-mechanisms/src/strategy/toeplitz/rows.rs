@@ -13,21 +13,23 @@ use crate::workload::{Kind, Workload};
 const EXACT_LIMIT: usize = 8192;
 
 /// `C = T`: for Toeplitz workloads `b = a/c` and the norms are partial sums.
-pub(super) fn unscaled(workload: &Workload, inverse: &[f64]) -> Result<RowNorms> {
+pub(super) fn unscaled(workload: &Workload, mut inverse: Vec<f64>) -> Result<RowNorms> {
     let steps = inverse.len();
-    let norms = |weights: &[f64]| prefix_sums_of_squares(&series::product(weights, inverse, steps));
-    if *workload.kind() == Kind::Average {
-        let mut squared = norms(&series::count(steps));
+    if matches!(workload.kind(), Kind::Momentum { .. }) && workload.series(steps)?.is_none() {
+        let identity = Scaling { rows: vec![1.0; steps], column_norms: vec![1.0; steps] };
+        return scaled(workload, &inverse, &identity);
+    }
+    let average = *workload.kind() == Kind::Average;
+    let toeplitz = if average { Workload::count() } else { workload.clone() };
+    let weights = weights_without_recurrence(&toeplitz, steps)?;
+    apply_from(&toeplitz, weights.as_deref(), 0, &mut inverse);
+    let mut squared = prefix_sums_of_squares(&inverse);
+    if average {
         for (index, norm) in squared.iter_mut().enumerate() {
-            *norm /= (index as f64 + 1.0).powi(2);
+            *norm /= ((index + 1) * (index + 1)) as f64;
         }
-        return Ok(RowNorms::exact(squared));
     }
-    if let Some(weights) = workload.series(steps)? {
-        return Ok(RowNorms::exact(norms(&weights)));
-    }
-    let identity = Scaling { rows: vec![1.0; steps], column_norms: vec![1.0; steps] };
-    scaled(workload, inverse, &identity)
+    Ok(RowNorms::exact(squared))
 }
 
 /// `C = D1 · T · D2`.

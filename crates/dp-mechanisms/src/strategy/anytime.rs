@@ -1,0 +1,170 @@
+//! A strategy without a horizon: its sensitivity is bounded for ever.
+//!
+//! `C = (1-x)^{-(½-β)}`, and for the count `B = (1-x)^{-(½+β)}`. The coefficients of C are square summable,
+//!
+//! ```text
+//! γ_m = Σ_k c_k c_{k+m},   γ_0 = Γ(2β)/Γ(½+β)²,   γ_m = γ_{m-1} (m-½-β)/(m-½+β)
+//! ```
+//!
+//! so noise calibrated to γ_0 is enough however long the stream becomes. With β = 0.04 the release of step t has 1.86, 1.67 and
+//! 1.54 times the variance of a square root planned for exactly t steps at t = 2¹⁰, 2¹⁴ and 2²⁰.
+
+use dp_linalg::series;
+
+use super::toeplitz::{Core, ToeplitzStrategy};
+use super::{Factorization, NoiseFilter, RowNorms, Strategy};
+use crate::error::{Error, Result, check_count};
+use crate::sensitivity::{Participation, Sensitivity};
+use crate::workload::Workload;
+
+/// The exponent β that serves streams of a thousand to a million steps well.
+pub const DEFAULT_BETA: f64 = 0.04;
+
+/// Relative accuracy of the gamma function, of the three operations around it, and room to spare.
+const GAMMA_MARGIN: f64 = 1.0 + 1e-13;
+
+/// The first steps of the strategy without a horizon, calibrated for all of it.
+#[derive(Debug, Clone)]
+pub struct Anytime {
+    beta: f64,
+    inner: ToeplitzStrategy,
+}
+
+impl Anytime {
+    /// The first `steps` steps; more steps would not change the noise of these.
+    ///
+    /// # Errors
+    /// Zero steps, or a β outside (0, ½).
+    pub fn new(workload: &Workload, steps: usize, beta: f64) -> Result<Self> {
+        check_count("steps", steps)?;
+        if !(beta > 0.0 && beta < 0.5) {
+            return Err(Error::OutOfRange {
+                what: "anytime exponent",
+                value: beta,
+                range: "strictly between 0 and 1/2",
+            });
+        }
+        let power = 0.5 - beta;
+        let core = Core::Full {
+            coefficients: series::binomial(power, steps),
+            inverse: series::binomial(-power, steps),
+        };
+        Ok(Self { beta, inner: ToeplitzStrategy::plain("anytime", workload, steps, core)? })
+    }
+}
+
+/// `Δ²` over an unbounded stream: the coefficients are non-negative and do not increase, so participations as early and as
+/// close as allowed are the worst, `Δ² = times · γ_0 + 2 Σ_{m≥1} (times - m) γ_{m·separation}`.
+///
+/// # Privacy
+/// Holds for every horizon at once. γ_0 is rounded up by more than the error of the gamma function, and every factor of the
+/// recurrence by more than its rounding.
+///
+/// # Complexity
+/// O(times · separation).
+pub fn squared_sensitivity(beta: f64, participation: Participation) -> f64 {
+    let root = libm::tgamma(0.5 + beta);
+    let single = libm::tgamma(2.0 * beta) / (root * root) * GAMMA_MARGIN;
+    let Participation::Repeated { times, separation } = participation else { return single };
+    let mut total = times as f64 * single;
+    let mut product = single;
+    let mut distance = 0_usize;
+    for m in 1..times {
+        while distance < m * separation {
+            distance += 1;
+            let half = distance as f64 - 0.5;
+            product *= (half - beta) / (half + beta) * (1.0 + 4.0 * f64::EPSILON);
+        }
+        total += 2.0 * (times - m) as f64 * product;
+    }
+    total * (1.0 + (4 * times) as f64 * f64::EPSILON)
+}
+
+impl Strategy for Anytime {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn workload(&self) -> &Workload {
+        self.inner.workload()
+    }
+
+    fn steps(&self) -> usize {
+        self.inner.steps()
+    }
+
+    /// The bound for the unbounded stream, whatever the number of steps.
+    fn sensitivity(&self, participation: Participation) -> Result<Sensitivity> {
+        Ok(Sensitivity::upper_bound(squared_sensitivity(self.beta, participation)))
+    }
+
+    fn row_norms(&self) -> Result<RowNorms> {
+        self.inner.row_norms()
+    }
+
+    fn noise_filter(&self, dimension: usize) -> Result<Box<dyn NoiseFilter>> {
+        self.inner.noise_filter(dimension)
+    }
+
+    fn memory(&self, dimension: usize) -> usize {
+        self.inner.memory(dimension)
+    }
+
+    fn materialize(&self) -> Result<Factorization> {
+        self.inner.materialize()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bound_holds_for_every_horizon_and_is_its_limit() {
+        let repeated = Participation::repeated(4, 10).unwrap();
+        for beta in [0.04, 0.2, 0.4] {
+            for participation in [Participation::Single, repeated] {
+                let bound = squared_sensitivity(beta, participation);
+                let mut last = 0.0;
+                for steps in [1, 10, 1000, 1 << 17] {
+                    let strategy = Anytime::new(&Workload::count(), steps, beta).unwrap();
+                    let within = strategy.inner.sensitivity(participation).unwrap().squared;
+                    assert!(
+                        within > last && within <= bound,
+                        "{beta} {participation} {steps}: {within} {bound}"
+                    );
+                    last = within;
+                }
+                // The missing tail is about (times/Γ(½-β))² n^{-2β}/(2β).
+                let times = participation.times_within(1000) as f64;
+                let gamma = libm::tgamma(0.5 - beta);
+                let tail = (times / gamma).powi(2) * 2.0_f64.powf(-34.0 * beta) / (2.0 * beta);
+                assert!((last + tail - bound).abs() < 1e-3 * bound, "{beta}: {last} + {tail} {bound}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_count_is_decoded_by_the_complementary_power() {
+        let strategy = Anytime::new(&Workload::count(), 300, 0.04).unwrap();
+        let rows = strategy.row_norms().unwrap().squared;
+        let expected = crate::strategy::prefix_sums_of_squares(&series::binomial(0.54, 300));
+        for (row, wanted) in rows.iter().zip(&expected) {
+            assert!((row / wanted - 1.0).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn not_knowing_the_horizon_costs_less_than_a_factor_of_two() {
+        // Variance of the last release over that of the square root made for exactly this horizon.
+        for (steps, cost) in [(1 << 10, 1.861), (1 << 14, 1.667), (1 << 17, 1.588)] {
+            let strategy = Anytime::new(&Workload::count(), steps, DEFAULT_BETA).unwrap();
+            let root = crate::strategy::prefix_sums_of_squares(&series::binomial(0.5, steps));
+            let known = root[steps - 1] * root[steps - 1];
+            let ratio = squared_sensitivity(DEFAULT_BETA, Participation::Single)
+                * strategy.row_norms().unwrap().max()
+                / known;
+            assert!((ratio - cost).abs() < 1e-3, "{steps}: {ratio}");
+        }
+    }
+}

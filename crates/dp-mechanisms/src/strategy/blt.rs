@@ -1,0 +1,429 @@
+//! Buffered linear Toeplitz strategies: rational generating functions with a few poles, optimized.
+//!
+//! `c(x) = Π_j (1 - θ̂_j x) / Π_j (1 - θ_j x)` with interlacing roots `1 > θ_1 > θ̂_1 > θ_2 > θ̂_2 > … > 0`. All weights of
+//! its partial fractions are then positive, so the coefficients are positive and do not increase, and the inverse swaps
+//! the two sets of roots. The noise streams with k buffers per coordinate.
+//!
+//! The roots minimize `Δ² · ‖B‖_F²/n` or `Δ² · max_t ‖b_t‖²` under the participation at hand. With the roots known, the
+//! decoder `b = a/c` is a sum of k+1 geometric sequences with positive weights, and both norms are quadratic forms in closed
+//! sums of powers: an evaluation costs O(k²) for the count, exponential decay and windows, and O(n k) for other workloads.
+
+use dp_linalg::minimize::{self, Options};
+use dp_linalg::rational::{Rational, Sum};
+
+use super::Metric;
+use super::toeplitz::{Core, ToeplitzStrategy, toeplitz_part};
+use crate::error::{Result, check_count};
+use crate::sensitivity::Participation;
+use crate::workload::{Kind, Workload};
+
+/// The longest horizon to which roots are fitted where an evaluation walks through the series.
+const SERIES_LIMIT: usize = 1 << 13;
+
+/// The most buffers chosen by default.
+const MAX_BUFFERS: usize = 8;
+
+/// The number of buffers that brings the error within about half a percent of that of the best Toeplitz strategy.
+pub fn default_buffers(steps: usize) -> usize {
+    (steps.max(2).ilog2() as usize / 3 + 1).clamp(1, MAX_BUFFERS)
+}
+
+/// The optimized strategy with the default number of buffers.
+///
+/// # Complexity
+/// The fit takes milliseconds for the count, exponential decay and windows, whatever the horizon.
+///
+/// # Errors
+/// Zero steps.
+///
+/// # Example
+/// ```
+/// use dp_mechanisms::strategy::{Metric, Strategy, blt};
+/// use dp_mechanisms::{Participation, Workload};
+/// let strategy = blt::blt(&Workload::count(), 1024, Participation::Single, Metric::Mse)?;
+/// let sensitivity = strategy.sensitivity(Participation::Single)?;
+/// // The square root has 9.67.
+/// assert!(sensitivity.squared * strategy.row_norms()?.mean() < 9.36);
+/// # Ok::<(), dp_mechanisms::Error>(())
+/// ```
+pub fn blt(
+    workload: &Workload,
+    steps: usize,
+    participation: Participation,
+    metric: Metric,
+) -> Result<ToeplitzStrategy> {
+    check_count("steps", steps)?;
+    let core = fit(workload, steps, default_buffers(steps), participation, metric)?;
+    ToeplitzStrategy::plain("blt", workload, steps, Core::Rational(core))
+}
+
+/// The best rational core with the given number of buffers.
+///
+/// # Errors
+/// Zero steps or buffers.
+pub fn fit(
+    workload: &Workload,
+    steps: usize,
+    buffers: usize,
+    participation: Participation,
+    metric: Metric,
+) -> Result<Rational> {
+    check_count("steps", steps)?;
+    check_count("buffers", buffers)?;
+    let problem = Problem::new(workload, steps, participation, metric)?;
+    let start = problem.start(buffers);
+    let minimum = minimize::lbfgs(
+        |point, gradient| minimize::numeric_gradient(|p| problem.error(p), point, 1e-5, gradient),
+        start,
+        Options { iterations: 400, relative_decrease: 1e-11, memory: 16 },
+    );
+    Roots::at(&minimum.point, problem.floor).rational()
+}
+
+/// The gaps `1 - θ_j` of the poles of c and `1 - θ̂_j` of its zeros.
+struct Roots {
+    poles: Vec<f64>,
+    zeros: Vec<f64>,
+}
+
+impl Roots {
+    /// Interlacing roots from free parameters: the log-odds of all gaps in increasing order, the first as it is and then
+    /// the logarithms of their differences. Gaps lie between `floor` and 1.
+    fn at(parameters: &[f64], floor: f64) -> Self {
+        let mut odds = 0.0;
+        let gaps: Vec<f64> = parameters
+            .iter()
+            .enumerate()
+            .map(|(index, parameter)| {
+                odds += if index == 0 { *parameter } else { parameter.exp() };
+                floor + (1.0 - floor) / (1.0 + (-odds).exp())
+            })
+            .collect();
+        Self {
+            poles: gaps.iter().copied().step_by(2).collect(),
+            zeros: gaps.iter().copied().skip(1).step_by(2).collect(),
+        }
+    }
+
+    fn rational(&self) -> Result<Rational> {
+        let theta = |gaps: &[f64]| gaps.iter().map(|gap| 1.0 - gap).collect::<Vec<f64>>();
+        Ok(Rational::from_roots(&theta(&self.poles), &theta(&self.zeros))?)
+    }
+
+    /// `c_{j+1} = Σ_i ω_i (1-γ_i)^j`, `ω_i = Π_j (θ_i - θ̂_j) / Π_{l≠i} (θ_i - θ_l)`.
+    fn strategy_modes(&self) -> Vec<Mode> {
+        partial_fractions(&self.poles, &self.zeros)
+    }
+
+    /// `b_j = Σ_i β_i (1-γ_i)^j` for `b = 1/(c · (1 - p x))`, `p = 1 - gap`, and a second such factor for momentum.
+    fn decoder_modes(&self, gap: f64, momentum: Option<f64>) -> Vec<Mode> {
+        let mut poles = self.zeros.clone();
+        poles.push(gap);
+        poles.extend(momentum);
+        let mut modes = partial_fractions(&poles, &self.poles);
+        if momentum.is_some() {
+            // Two poles more than zeros: a power of x more in the denominator.
+            for mode in &mut modes {
+                mode.weight *= 1.0 - mode.gap;
+            }
+        }
+        modes
+    }
+}
+
+/// A geometric sequence `weight · (1-gap)^j`.
+struct Mode {
+    gap: f64,
+    weight: f64,
+}
+
+/// The partial fractions of a quotient with the given roots, `Π (p_i - q_j) / Π_{l≠i} (p_i - p_l)` at every pole.
+///
+/// The factors are paired so that neither product over- or underflows.
+fn partial_fractions(poles: &[f64], zeros: &[f64]) -> Vec<Mode> {
+    poles
+        .iter()
+        .enumerate()
+        .map(|(i, gap)| {
+            let mut others = poles.iter().enumerate().filter(|(l, _)| *l != i).map(|(_, other)| other - gap);
+            let weight = zeros
+                .iter()
+                .map(|zero| zero - gap)
+                .fold(1.0, |product, factor| product * factor / others.next().unwrap_or(1.0));
+            Mode { gap: *gap, weight: others.fold(weight, |product, factor| product / factor) }
+        })
+        .collect()
+}
+
+/// `Σ_k w_k (Σ_i β_i (1-γ_i)^k)²`, `w_k` the weights of the sum.
+fn energy(modes: &[Mode], sum: Sum, length: usize) -> f64 {
+    let mut total = 0.0;
+    for (i, a) in modes.iter().enumerate() {
+        for (l, b) in modes[..=i].iter().enumerate() {
+            let twice = if l == i { 1.0 } else { 2.0 };
+            // 1 - (1-γ_a)(1-γ_b) without the cancellation.
+            let gap = a.gap + b.gap - a.gap * b.gap;
+            total += twice * a.weight * b.weight * sum.of_powers(gap, length);
+        }
+    }
+    total
+}
+
+/// What the decoder `b = a/c` is made of.
+enum Decoder {
+    /// `a = 1/(1 - p x)`, times `1/(1 - β x)` for momentum, of which the gap `1 - β` is kept.
+    Poles { momentum: Option<f64> },
+    /// `a = (1 - x^w)/(1 - x)`, w below the horizon.
+    Window(usize),
+    /// Any series, and the weight of the squared norm of every row.
+    Series { weights: Vec<f64>, rows: Vec<f64> },
+}
+
+/// The error as a function of the roots.
+struct Problem {
+    decoder: Decoder,
+    /// Roots closer to the unit circle than the workload itself serve nothing: all gaps are above this one.
+    floor: f64,
+    steps: usize,
+    participation: Participation,
+    metric: Metric,
+}
+
+impl Problem {
+    fn new(workload: &Workload, steps: usize, participation: Participation, metric: Metric) -> Result<Self> {
+        let mut floor = 0.0;
+        let mut length = steps;
+        let decoder = match workload.kind() {
+            Kind::Count => Decoder::Poles { momentum: None },
+            // The schedule scales steps; the Toeplitz matrix behind it has constant rates.
+            Kind::Momentum { beta, .. } => Decoder::Poles { momentum: Some(1.0 - beta) },
+            Kind::Exponential { alpha } => {
+                floor = (alpha - 1.0) / alpha;
+                Decoder::Poles { momentum: None }
+            }
+            Kind::Window { width } if *width >= steps => Decoder::Poles { momentum: None },
+            Kind::Window { width } => Decoder::Window(*width),
+            _ => {
+                length = steps.min(SERIES_LIMIT);
+                let (weights, rows) = toeplitz_part(workload, length)?;
+                Decoder::Series { weights, rows }
+            }
+        };
+        Ok(Self { decoder, floor, steps: length, participation, metric })
+    }
+
+    /// Roots spread evenly in log-odds between one over the memory of the workload and one.
+    fn start(&self, buffers: usize) -> Vec<f64> {
+        let memory = match self.decoder {
+            Decoder::Window(width) => width.max(2),
+            _ => self.steps.max(2),
+        } as f64;
+        let first = if self.floor > 0.0 { -(memory.min(30.0)).ln() } else { 0.5 - memory.ln() };
+        let spacing = (0.5 - first).max(1.0) / (2 * buffers) as f64;
+        let mut point = vec![spacing.ln(); 2 * buffers];
+        point[0] = first;
+        point
+    }
+
+    fn error(&self, parameters: &[f64]) -> f64 {
+        let roots = Roots::at(parameters, self.floor);
+        let error = self.squared_sensitivity(&roots) * self.decoder_norm(&roots);
+        // Roots that have met make the fractions cancel; nothing positive comes of them.
+        if error > 0.0 { error } else { f64::INFINITY }
+    }
+
+    /// `‖Σ_i C e_{ib}‖²`: after each participation k geometric sequences run on until the next.
+    fn squared_sensitivity(&self, roots: &Roots) -> f64 {
+        let modes = roots.strategy_modes();
+        let times = self.participation.times_within(self.steps);
+        let separation = self.participation.separation();
+        // The geometric sequences in flight, scaled by their weights.
+        let mut flight: Vec<Mode> = modes.iter().map(|mode| Mode { gap: mode.gap, weight: 0.0 }).collect();
+        let mut total = 0.0;
+        for time in 0..times {
+            let here = time * separation;
+            let next = if time + 1 < times { here + separation } else { self.steps };
+            let rest = next - here - 1;
+            let value = 1.0 + flight.iter().map(|mode| mode.weight).sum::<f64>();
+            for (state, mode) in flight.iter_mut().zip(&modes) {
+                state.weight = state.weight * (1.0 - mode.gap) + mode.weight;
+            }
+            total += value * value + energy(&flight, Sum::Plain, rest);
+            for state in &mut flight {
+                state.weight *= (rest as f64 * (-state.gap).ln_1p()).exp();
+            }
+        }
+        total
+    }
+
+    /// `‖B‖_F²/n` or `max_t ‖b_t‖²`.
+    fn decoder_norm(&self, roots: &Roots) -> f64 {
+        let steps = self.steps;
+        let mean = match self.metric {
+            Metric::Mse => 1.0 / steps as f64,
+            Metric::Max => 0.0,
+        };
+        match &self.decoder {
+            Decoder::Poles { momentum } => {
+                let modes = roots.decoder_modes(self.floor, *momentum);
+                match self.metric {
+                    Metric::Mse => mean * energy(&modes, Sum::Triangular, steps),
+                    Metric::Max => energy(&modes, Sum::Plain, steps),
+                }
+            }
+            Decoder::Window(width) => {
+                let modes = roots.decoder_modes(0.0, None);
+                // Past the window `b_{w+j} = p_{w+j} - p_j` for the prefix sums p: the constant cancels.
+                let past: Vec<Mode> = modes
+                    .iter()
+                    .filter(|mode| mode.gap > 0.0)
+                    .map(|mode| {
+                        let change = (*width as f64 * (-mode.gap).ln_1p()).exp_m1();
+                        Mode { gap: mode.gap, weight: mode.weight * change }
+                    })
+                    .collect();
+                let rest = steps - width;
+                let first = energy(&modes, Sum::Plain, *width);
+                match self.metric {
+                    Metric::Mse => {
+                        let ramp = energy(&modes, Sum::Triangular, *width);
+                        mean * (ramp + rest as f64 * first + energy(&past, Sum::Triangular, rest))
+                    }
+                    Metric::Max => first + energy(&past, Sum::Plain, rest),
+                }
+            }
+            Decoder::Series { weights, rows } => {
+                let modes = roots.strategy_modes();
+                let mut buffers = vec![0.0; modes.len()];
+                let (mut row_norm, mut total, mut largest) = (0.0, 0.0, 0.0_f64);
+                for (weight, row) in weights.iter().zip(rows) {
+                    let mut entry = *weight;
+                    for (mode, buffer) in modes.iter().zip(&buffers) {
+                        entry -= mode.weight * buffer;
+                    }
+                    for (mode, buffer) in modes.iter().zip(&mut buffers) {
+                        *buffer = (1.0 - mode.gap) * *buffer + entry;
+                    }
+                    row_norm += entry * entry;
+                    total += row * row_norm;
+                    largest = largest.max(row * row_norm);
+                }
+                match self.metric {
+                    Metric::Mse => mean * total,
+                    Metric::Max => largest,
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::strategy::{Strategy, build_for};
+    use approx::assert_relative_eq;
+    use proptest::prelude::*;
+
+    fn error(strategy: &dyn Strategy, participation: Participation, metric: Metric) -> f64 {
+        let rows = strategy.row_norms().unwrap();
+        let norm = match metric {
+            Metric::Mse => rows.mean(),
+            Metric::Max => rows.max(),
+        };
+        strategy.sensitivity(participation).unwrap().squared * norm
+    }
+
+    fn with_buffers(workload: &Workload, steps: usize, buffers: usize) -> ToeplitzStrategy {
+        let core = fit(workload, steps, buffers, Participation::Single, Metric::Mse).unwrap();
+        ToeplitzStrategy::plain("blt", workload, steps, Core::Rational(core)).unwrap()
+    }
+
+    #[test]
+    fn the_count_reaches_the_reference_errors() {
+        // Minima found by an independent optimizer.
+        for (steps, buffers, reference) in [(1024, 3, 9.355_47), (4096, 4, 12.2419)] {
+            let found =
+                error(&with_buffers(&Workload::count(), steps, buffers), Participation::Single, Metric::Mse);
+            assert_relative_eq!(found, reference, max_relative = 1e-5);
+        }
+    }
+
+    #[test]
+    fn closed_forms_agree_with_the_coefficients_in_use() {
+        let repeated = Participation::repeated(4, 30).unwrap();
+        for text in
+            ["count", "exp:1.01", "exp:3", "window:40", "window:500", "poly:0.5", "average", "momentum:0.9"]
+        {
+            let workload: Workload = text.parse().unwrap();
+            for participation in [Participation::Single, repeated] {
+                for metric in [Metric::Mse, Metric::Max] {
+                    let problem = Problem::new(&workload, 300, participation, metric).unwrap();
+                    let start = problem.start(3);
+                    let core = Roots::at(&start, problem.floor).rational().unwrap();
+                    let strategy =
+                        ToeplitzStrategy::plain("blt", &workload, 300, Core::Rational(core)).unwrap();
+                    assert_relative_eq!(
+                        problem.error(&start),
+                        error(&strategy, participation, metric),
+                        max_relative = 1e-9
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn fitting_to_the_metric_and_the_participation_pays() {
+        let repeated = Participation::repeated(8, 32).unwrap();
+        let count = Workload::count();
+        for (participation, metric) in
+            [(Participation::Single, Metric::Max), (repeated, Metric::Mse), (repeated, Metric::Max)]
+        {
+            let fitted = build_for("blt", &count, 256, participation, metric).unwrap();
+            let other = build_for("blt", &count, 256, Participation::Single, Metric::Mse).unwrap();
+            let (fitted, other) =
+                (error(&*fitted, participation, metric), error(&*other, participation, metric));
+            assert!(fitted < other * 0.999, "{participation} {metric:?}: {fitted} {other}");
+        }
+    }
+
+    #[test]
+    fn the_square_root_is_beaten_with_few_buffers() {
+        for text in ["count", "exp:1.05", "window:64", "poly:0.5", "poly:1"] {
+            let workload: Workload = text.parse().unwrap();
+            let sqrt = crate::strategy::toeplitz::sqrt(&workload, 1000).unwrap();
+            let single = Participation::Single;
+            let fitted = blt(&workload, 1000, single, Metric::Mse).unwrap();
+            let ratio = error(&fitted, single, Metric::Mse) / error(&sqrt, single, Metric::Mse);
+            // Windows are not completely monotone, so positive weights cannot follow their root.
+            let limit = if text.starts_with("window") { 1.2 } else { 1.0 };
+            assert!(ratio < limit, "{text}: {ratio}");
+        }
+    }
+
+    #[test]
+    fn the_sensitivity_of_long_horizons_is_never_underestimated() {
+        for steps in [70_000, 1 << 18] {
+            let strategy = blt(&Workload::count(), steps, Participation::Single, Metric::Mse).unwrap();
+            let claimed = strategy.sensitivity(Participation::Single).unwrap().squared;
+            let summed =
+                dp_linalg::norms::round_up_sum_of_squares(&strategy.core().coefficients(steps).unwrap());
+            assert!(claimed >= summed && claimed < summed * (1.0 + 1e-9), "{steps}: {claimed} {summed}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_parameters_give_positive_weights_and_a_monotone_strategy(
+            parameters in prop::collection::vec(-3.0..1.0_f64, 1..6),
+            floor in 0.0..0.9_f64,
+        ) {
+            let doubled: Vec<f64> = parameters.iter().flat_map(|p| [*p, 0.5 * p]).collect();
+            let roots = Roots::at(&doubled, floor);
+            prop_assert!(roots.strategy_modes().iter().all(|mode| mode.weight > 0.0));
+            prop_assert!(roots.decoder_modes(floor, None).iter().all(|mode| mode.weight > 0.0));
+            let coefficients = roots.rational().unwrap().coefficients(50);
+            prop_assert!(coefficients.windows(2).all(|pair| pair[0] >= pair[1] && pair[1] >= 0.0));
+        }
+    }
+}

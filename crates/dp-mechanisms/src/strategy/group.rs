@@ -1,0 +1,252 @@
+//! The group-algebra factorization of the count (Henzinger, Upadhyay 2025), for the maximum error.
+//!
+//! The count is the upper left quarter of the circulant matrix M of size 2n with first column `1ⁿ 0ⁿ`. With R the circulant
+//! square root of M, `A = B C` for B the upper half of R (n × 2n) and C its left half (2n × n): every row of B and every
+//! column of C has the squared norm `Σ r_k² = ½ + γ̂(n)/2`, `γ̂(n) = (1/n) Σ_j 1/|sin((2j-1)π/(2n))|`. All releases have the same
+//! variance, and the noise `B z` is a stationary process.
+//!
+//! B is not lower triangular: noise depends on all of z from the first release on. That is private for adaptive streams
+//! because z is Gaussian and never depends on the data.
+
+use dp_linalg::{fft, norms};
+use ndarray::{Array2, Axis};
+
+use super::{Factorization, NoiseFilter, RowNorms, Strategy, check_materializable};
+use crate::error::{Error, Result, check_count};
+use crate::noise::{Side, UnitNoise};
+use crate::sensitivity::{Participation, Sensitivity};
+use crate::workload::{Kind, Workload};
+
+/// Both halves of the circulant square root.
+#[derive(Debug, Clone)]
+pub struct Group {
+    workload: Workload,
+    /// The first column of R: 2n values.
+    root: Vec<f64>,
+}
+
+impl Group {
+    /// The factorization of the count over the given number of steps.
+    ///
+    /// # Complexity
+    /// Two transforms of length 2n.
+    ///
+    /// # Errors
+    /// Zero steps, or a workload other than the count.
+    pub fn new(workload: &Workload, steps: usize) -> Result<Self> {
+        check_count("steps", steps)?;
+        if *workload.kind() != Kind::Count {
+            return Err(Error::NotApplicable {
+                strategy: "group",
+                workload: workload.to_string(),
+                reason: "it is a factorization of the count",
+            });
+        }
+        let mut column = vec![0.0; 2 * steps];
+        column[..steps].fill(1.0);
+        Ok(Self {
+            workload: workload.clone(),
+            root: fft::circulant_power(&column, |eigenvalue| eigenvalue.powf(0.5)),
+        })
+    }
+
+    fn squared_norm(&self) -> f64 {
+        norms::round_up_sum_of_squares(&self.root)
+    }
+}
+
+impl Strategy for Group {
+    fn name(&self) -> &'static str {
+        "group"
+    }
+
+    fn workload(&self) -> &Workload {
+        &self.workload
+    }
+
+    fn steps(&self) -> usize {
+        self.root.len() / 2
+    }
+
+    /// Exact for one participation. For more, inner products of columns depend on their distance alone, and the i-th and
+    /// j-th participation are at least `|i-j| · separation` apart: with `h_d` the largest magnitude at distance d or more,
+    /// `Δ² ≤ times · h_0 + 2 Σ_{m≥1} (times - m) h_{m·separation}`.
+    fn sensitivity(&self, participation: Participation) -> Result<Sensitivity> {
+        let single = self.squared_norm();
+        let steps = self.steps();
+        let times = participation.times_within(steps);
+        if times <= 1 {
+            return Ok(Sensitivity::exact(single));
+        }
+        // Distances stay below n, so the cyclic correlation is the sum of the two ways around.
+        let size = self.root.len();
+        let forward = fft::correlate(&self.root, &self.root);
+        let slack = 64.0 * f64::EPSILON * (size as f64).log2() * single;
+        let mut majorant: Vec<f64> = (0..steps)
+            .map(|distance| {
+                let backward = if distance == 0 { 0.0 } else { forward[size - distance] };
+                (forward[distance] + backward).abs() + slack
+            })
+            .collect();
+        for distance in (1..steps).rev() {
+            majorant[distance - 1] = majorant[distance - 1].max(majorant[distance]);
+        }
+        let crossed: f64 = (1..times)
+            .map(|m| 2.0 * (times - m) as f64 * majorant[(m * participation.separation()).min(steps - 1)])
+            .sum();
+        let bound = (times as f64 * single + crossed) * (1.0 + (times + 8) as f64 * f64::EPSILON);
+        let trivial = ((times * times) as f64 * single).next_up();
+        Ok(Sensitivity::upper_bound(bound.min(trivial)))
+    }
+
+    fn row_norms(&self) -> Result<RowNorms> {
+        Ok(RowNorms::exact(vec![self.squared_norm(); self.steps()]))
+    }
+
+    fn noise_filter(&self, dimension: usize) -> Result<Box<dyn NoiseFilter>> {
+        check_count("dimension", dimension)?;
+        Ok(Box::new(Stationary { root: self.root.clone(), noise: None, step: 0 }))
+    }
+
+    fn memory(&self, dimension: usize) -> usize {
+        self.root.len() + self.steps() * dimension
+    }
+
+    fn materialize(&self) -> Result<Factorization> {
+        let steps = self.steps();
+        check_materializable(steps)?;
+        let size = self.root.len();
+        let entry = |(i, j): (usize, usize)| self.root[(i + size - j) % size];
+        Ok(Factorization {
+            decoder: Array2::from_shape_fn((steps, size), entry),
+            strategy: Array2::from_shape_fn((size, steps), entry),
+        })
+    }
+}
+
+/// The whole stationary process, made by FFT when the first step asks for it.
+struct Stationary {
+    root: Vec<f64>,
+    /// One row per step.
+    noise: Option<Array2<f64>>,
+    step: usize,
+}
+
+impl Stationary {
+    /// The first n rows of the cyclic convolution of R's first column with z.
+    fn make(&self, source: &mut dyn UnitNoise, dimension: usize) -> Array2<f64> {
+        let size = self.root.len();
+        let steps = size / 2;
+        let mut z = Array2::zeros((size, dimension));
+        let mut values = vec![0.0; dimension];
+        for (row, mut target) in z.rows_mut().into_iter().enumerate() {
+            source.fill_row(row, &mut values);
+            target.iter_mut().zip(&values).for_each(|(out, value)| *out = *value);
+        }
+        let product = fft::convolve_columns(&self.root, z.view(), size + steps);
+        let (mut noise, rest) = (product.slice_axis(Axis(0), (..steps).into()).to_owned(), size);
+        noise += &product.slice_axis(Axis(0), (rest..rest + steps).into());
+        noise
+    }
+}
+
+impl NoiseFilter for Stationary {
+    fn side(&self) -> Side {
+        Side::Output
+    }
+
+    fn next_into(&mut self, source: &mut dyn UnitNoise, out: &mut [f64]) -> Result<()> {
+        let noise = match self.noise.take() {
+            Some(noise) => noise,
+            None => self.make(source, out.len()),
+        };
+        let noise = self.noise.insert(noise);
+        for (value, made) in out.iter_mut().zip(noise.row(self.step)) {
+            *value = *made;
+        }
+        self.step += 1;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_and_column_has_the_norm_of_the_closed_form() {
+        for steps in [1, 2, 3, 16, 100, 256] {
+            let strategy = Group::new(&Workload::count(), steps).unwrap();
+            let factors = strategy.materialize().unwrap();
+            let worst = (factors.decoder.dot(&factors.strategy)
+                - Workload::count().materialize(steps).unwrap())
+            .iter()
+            .fold(0.0_f64, |m, v| m.max(v.abs()));
+            assert!(worst < 1e-12, "{steps}: {worst}");
+            let gamma = (1..=steps)
+                .map(|j| ((2 * j - 1) as f64 * std::f64::consts::PI / (2 * steps) as f64).sin().abs().recip())
+                .sum::<f64>()
+                / steps as f64;
+            let expected = 0.5 + 0.5 * gamma;
+            for norm in factors
+                .decoder
+                .rows()
+                .into_iter()
+                .chain(factors.strategy.columns())
+                .map(|v| v.iter().map(|x| x * x).sum::<f64>())
+                .chain([strategy.squared_norm(), strategy.row_norms().unwrap().max()])
+            {
+                assert!((norm / expected - 1.0).abs() < 1e-12, "{steps}: {norm} {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn repeated_participation_is_bounded() {
+        let strategy = Group::new(&Workload::count(), 12).unwrap();
+        let matrix = strategy.materialize().unwrap().strategy;
+        for (times, separation) in [(2, 3), (3, 5), (4, 1), (12, 1)] {
+            let participation = Participation::repeated(times, separation).unwrap();
+            let bound = strategy.sensitivity(participation).unwrap().squared;
+            let mut worst = 0.0_f64;
+            for set in 1_u32..1 << 12 {
+                let steps: Vec<usize> = (0..12).filter(|j| set >> j & 1 == 1).collect();
+                let apart = steps.windows(2).all(|pair| pair[1] - pair[0] >= separation);
+                if steps.len() <= times && apart {
+                    let total =
+                        steps.iter().fold(ndarray::Array1::zeros(24), |sum, &j| sum + matrix.column(j));
+                    worst = worst.max(total.dot(&total));
+                }
+            }
+            assert!(bound >= worst && bound < 2.0 * worst, "{times}:{separation}: {bound} {worst}");
+        }
+    }
+
+    #[test]
+    fn other_workloads_are_refused() {
+        let refused = Group::new(&Workload::average(), 8);
+        assert!(matches!(refused, Err(Error::NotApplicable { strategy: "group", .. })));
+    }
+
+    #[test]
+    fn the_noise_is_that_of_the_decoder() {
+        let (steps, dimension) = (9, 2);
+        let strategy = Group::new(&Workload::count(), steps).unwrap();
+        let decoder = strategy.materialize().unwrap().decoder;
+        let mut source = crate::GaussianSource::new(crate::Seed::reproducible(5), dimension);
+        let mut z = Array2::zeros((2 * steps, dimension));
+        let mut row = vec![0.0; dimension];
+        for step in 0..2 * steps {
+            source.fill_row(step, &mut row);
+            z.row_mut(step).iter_mut().zip(&row).for_each(|(out, value)| *out = *value);
+        }
+        let expected = decoder.dot(&z);
+        let mut filter = strategy.noise_filter(dimension).unwrap();
+        for step in 0..steps {
+            filter.next_into(&mut source, &mut row).unwrap();
+            for (made, wanted) in row.iter().zip(expected.row(step)) {
+                assert!((made - wanted).abs() < 1e-12);
+            }
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Scaled strategies with a rational core: column norms of C and row norms of B by recursions over time.
+//!
+//! With `1/c(x) = 1 + Σ_i ω̂_i x/(1 - θ̂_i x)` and `w_t = z_t/d_t` the noise is a small state space,
+//!
+//! ```text
+//! y_t = w_t + Σ_i ω̂_i v_i,    v_i ← θ̂_i v_i + w_t,    release ← ρ · release + n_t y_t
+//! ```
+//!
+//! (ρ = 1 for the count, 1/α for exponential decay, and the average divides the count by t). The covariance of
+//! `(v, release)` follows from step to step in O(k²), and its last entry is the squared row norm: all of them in
+//! O(n k²), exactly.
+
+use dp_linalg::rational::Rational;
+
+use crate::workload::{Kind, Workload};
+
+/// Whether all poles and weights are non-negative, so that sums over the coefficients of the core keep all their digits.
+pub(super) fn nothing_cancels(core: &Rational) -> bool {
+    core.theta().iter().chain(core.omega()).all(|value| *value >= 0.0)
+}
+
+/// The covariances of one state with all others, in vector registers.
+const LANES: usize = 8;
+
+/// Copies values into whole groups of lanes; what is added is zero and stays without effect.
+fn padded(values: impl ExactSizeIterator<Item = f64>) -> Vec<[f64; LANES]> {
+    let mut lanes = vec![[0.0; LANES]; values.len().div_ceil(LANES)];
+    for (index, value) in values.enumerate() {
+        lanes[index / LANES][index % LANES] = value;
+    }
+    lanes
+}
+
+/// Upper bounds of the column norms of `D1 · T`: `n_j² = d_j² + Σ_{i,l} ω_i ω_l R_il(j+1)` with
+/// `R_il(j) = d_j² + θ_i θ_l R_il(j+1)`, from the last column to the first.
+///
+/// # Privacy
+/// For a core where [`nothing_cancels`]: the relative error is then at most the number of operations along the recursion
+/// times the unit roundoff, and more than that is added.
+///
+/// **Complexity** O(n k²).
+pub(crate) fn column_norms(core: &Rational, rows: &[f64]) -> Vec<f64> {
+    let (theta, omega) = (core.theta(), core.omega());
+    let pairs: Vec<(usize, usize)> = (0..theta.len()).flat_map(|i| (0..=i).map(move |l| (i, l))).collect();
+    let decays = padded(pairs.iter().map(|&(i, l)| theta[i] * theta[l]));
+    let weights = padded(pairs.iter().map(|&(i, l)| {
+        let twice = if i == l { 1.0 } else { 2.0 };
+        twice * omega[i] * omega[l]
+    }));
+    let mut sums = vec![[0.0; LANES]; decays.len()];
+    let margin = 1.0 + (4.0 * rows.len() as f64 + 4.0 * pairs.len() as f64 + 64.0) * f64::EPSILON;
+    let mut norms = vec![0.0; rows.len()];
+    for (norm, row) in norms.iter_mut().zip(rows).rev() {
+        let energy = row * row;
+        let mut total = [0.0; LANES];
+        for ((sums, decays), weights) in sums.iter_mut().zip(&decays).zip(&weights) {
+            for lane in 0..LANES {
+                total[lane] += weights[lane] * sums[lane];
+                sums[lane] = decays[lane] * sums[lane] + energy;
+            }
+        }
+        let squared = energy + total.iter().sum::<f64>();
+        *norm = (squared * margin).sqrt().next_up();
+    }
+    norms
+}
+
+/// Whether the release is a recurrence that [`for_each_row_norm`] knows.
+pub(crate) fn has_recurrence(workload: &Workload) -> bool {
+    matches!(workload.kind(), Kind::Count | Kind::Average | Kind::Exponential { .. })
+}
+
+/// Calls `visit` with `‖b_t‖²` for every step of `B = A D2⁻¹ T⁻¹ D1⁻¹`, given the inverse of the core, for a workload that
+/// [`has_recurrence`].
+///
+/// **Complexity** O(n k²) time, O(k²) memory.
+pub(crate) fn for_each_row_norm(
+    workload: &Workload,
+    inverse: &Rational,
+    rows: &[f64],
+    column_norms: &[f64],
+    mut visit: impl FnMut(f64),
+) {
+    let decay = match workload.kind() {
+        Kind::Exponential { alpha } => 1.0 / alpha,
+        _ => 1.0,
+    };
+    let average = *workload.kind() == Kind::Average;
+    let theta = padded(inverse.theta().iter().copied());
+    let omega = padded(inverse.omega().iter().copied());
+    let groups = theta.len();
+    // Covariances of v with itself (a row of groups for each state), with y and with the release.
+    let mut states = vec![[0.0; LANES]; inverse.buffers() * groups];
+    let mut with_input = vec![[0.0; LANES]; groups];
+    let mut with_release = vec![[0.0; LANES]; groups];
+    let mut release = 0.0;
+    for (index, (row, norm)) in rows.iter().zip(column_norms).enumerate() {
+        let fresh = 1.0 / (row * row);
+        with_input.fill([0.0; LANES]);
+        for ((state, pole), weight) in
+            states.chunks_exact_mut(groups).zip(inverse.theta()).zip(inverse.omega())
+        {
+            for ((covariances, poles), sums) in state.iter_mut().zip(&theta).zip(&mut with_input) {
+                for lane in 0..LANES {
+                    sums[lane] += weight * covariances[lane];
+                    covariances[lane] = pole * poles[lane] * covariances[lane] + fresh;
+                }
+            }
+        }
+        let (mut input, mut crossed) = (fresh, 0.0);
+        for (((sums, crosses), weights), poles) in
+            with_input.iter().zip(&mut with_release).zip(&omega).zip(&theta)
+        {
+            for lane in 0..LANES {
+                input += weights[lane] * sums[lane];
+                crossed += weights[lane] * crosses[lane];
+                crosses[lane] = poles[lane] * (decay * crosses[lane] + norm * sums[lane]) + norm * fresh;
+            }
+        }
+        release = decay * decay * release + 2.0 * decay * norm * crossed + norm * norm * input;
+        let scale = if average { ((index + 1) as f64).powi(-2) } else { 1.0 };
+        visit(scale * release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::strategy::Strategy;
+    use crate::strategy::toeplitz::{Core, ToeplitzStrategy};
+
+    /// Ten buffers, so that the lanes do not come out even.
+    fn core() -> Rational {
+        let theta = (0..10).map(|i| 1.0 - 0.9 * 0.4_f64.powi(i)).collect();
+        Rational::new(theta, (0..10).map(|i| 0.3 / f64::from(i + 2)).collect()).unwrap()
+    }
+
+    #[test]
+    fn recursions_agree_with_the_matrices() {
+        let steps = 60;
+        let rows: Vec<f64> = (0..steps).map(|t| (t as f64 + 0.5).powf(0.3) * (steps - t) as f64).collect();
+        for text in ["count", "average", "exp:1.2"] {
+            let workload = text.parse().unwrap();
+            let strategy =
+                ToeplitzStrategy::normalized("test", &workload, steps, Core::Rational(core()), rows.clone())
+                    .unwrap();
+            let matrices = strategy.materialize().unwrap();
+            for column in matrices.strategy.columns() {
+                let squared = column.iter().map(|value| value * value).sum::<f64>();
+                assert!(squared <= 1.0 + 1e-14 && squared > 1.0 - 1e-12, "{text}: {squared}");
+            }
+            let norms = strategy.row_norms().unwrap();
+            assert!(norms.exact);
+            for (norm, row) in norms.squared.iter().zip(matrices.decoder.rows()) {
+                let expected = row.iter().map(|value| value * value).sum::<f64>();
+                assert!((norm / expected - 1.0).abs() < 1e-10, "{text}: {norm} {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn column_norms_are_never_underestimated() {
+        let steps = 3000;
+        let rows: Vec<f64> = (0..steps).map(|t| ((t as f64 + 0.5) / steps as f64).powf(0.4)).collect();
+        let (core, coefficients) = (core(), core().coefficients(steps));
+        let norms = column_norms(&core, &rows);
+        for j in (0..steps).step_by(53).chain([steps - 1]) {
+            let column: Vec<f64> = coefficients.iter().zip(&rows[j..]).map(|(c, d)| c * d).collect();
+            let squared = dp_linalg::norms::round_up_sum_of_squares(&column);
+            let bound = norms[j] * norms[j];
+            assert!(
+                bound >= squared * (1.0 - 1e-15) && bound < squared * (1.0 + 1e-10),
+                "{j}: {squared} {bound}"
+            );
+        }
+    }
+}
