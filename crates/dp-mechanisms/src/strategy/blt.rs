@@ -20,6 +20,9 @@ use crate::workload::{Kind, Workload};
 /// The longest horizon to which roots are fitted where an evaluation walks through the series.
 const SERIES_LIMIT: usize = 1 << 13;
 
+/// Relative distance of gaps at which a pole and a zero are taken to cancel.
+const COINCIDENT: f64 = 1e-4;
+
 /// The most buffers chosen by default.
 const MAX_BUFFERS: usize = 8;
 
@@ -57,7 +60,7 @@ pub fn blt(
     ToeplitzStrategy::plain("blt", workload, steps, Core::Rational(core))
 }
 
-/// The best rational core with the given number of buffers.
+/// The best rational core with the given number of buffers, or with fewer where more do not help.
 ///
 /// # Errors
 /// Zero steps or buffers.
@@ -77,7 +80,7 @@ pub fn fit(
         start,
         Options { iterations: 400, relative_decrease: 1e-11, memory: 16 },
     );
-    Roots::at(&minimum.point, problem.floor).rational()
+    Roots::at(&minimum.point, problem.floor).simplified().rational()
 }
 
 /// The gaps `1 - θ_j` of the poles of c and `1 - θ̂_j` of its zeros.
@@ -99,10 +102,28 @@ impl Roots {
                 floor + (1.0 - floor) / (1.0 + (-odds).exp())
             })
             .collect();
+        Self::alternating(&gaps)
+    }
+
+    /// Poles and zeros in turn.
+    fn alternating(gaps: &[f64]) -> Self {
         Self {
             poles: gaps.iter().copied().step_by(2).collect(),
             zeros: gaps.iter().copied().skip(1).step_by(2).collect(),
         }
+    }
+
+    /// The same function, up to [`COINCIDENT`], without the neighbouring poles and zeros that cancel: more buffers than the
+    /// optimum can use end in such pairs, whose fractions would lose their digits.
+    fn simplified(&self) -> Self {
+        let mut gaps: Vec<f64> =
+            self.poles.iter().zip(&self.zeros).flat_map(|(pole, zero)| [*pole, *zero]).collect();
+        while gaps.len() > 2
+            && let Some(index) = gaps.windows(2).position(|pair| pair[1] - pair[0] < COINCIDENT * pair[1])
+        {
+            gaps.drain(index..index + 2);
+        }
+        Self::alternating(&gaps)
     }
 
     fn rational(&self) -> Result<Rational> {
@@ -369,6 +390,22 @@ mod tests {
                     );
                 }
             }
+        }
+    }
+
+    #[test]
+    fn superfluous_buffers_are_dropped() {
+        for (text, steps) in [("momentum:0.9", 64), ("count", 16), ("count", 256)] {
+            let workload: Workload = text.parse().unwrap();
+            let core = fit(&workload, steps, 8, Participation::Single, Metric::Mse).unwrap();
+            assert!(core.buffers() < 8, "{text} at {steps}: {core:?}");
+            let product = dp_linalg::series::product(
+                &core.coefficients(steps),
+                &core.inverse().unwrap().coefficients(steps),
+                steps,
+            );
+            let worst = product[1..].iter().fold(0.0_f64, |worst, value| worst.max(value.abs()));
+            assert!(worst < 1e-11, "{text} at {steps}: {worst}");
         }
     }
 
