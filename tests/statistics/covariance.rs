@@ -135,7 +135,7 @@ fn noise_that_has_lost_its_correlations_is_rejected() {
     assert!(correlated >= 20, "{correlated}");
 }
 
-/// Coordinates are independent of one another, also those of different tiles: the noise of the last step of 8, in 12
+/// Coordinates are independent of one another, also those of different tiles: the noise of the second step, in 12
 /// coordinates around the end of a tile. 2048 draws, α = 2e-6.
 #[test]
 fn coordinates_are_independent() {
