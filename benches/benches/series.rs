@@ -2,9 +2,10 @@
 //! fast algorithms are held to.
 
 use std::hint::black_box;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion};
+use dp_benches::shortest;
 use dp_linalg::toeplitz::{LowerToeplitz, OnlineToeplitz};
 use dp_linalg::{fft, series};
 use rand::{RngExt, SeedableRng};
@@ -99,18 +100,6 @@ fn online(criterion: &mut Criterion) {
         });
     });
     group.finish();
-}
-
-/// The shortest of several runs: the run that other work on the machine disturbed least.
-fn shortest(runs: usize, mut work: impl FnMut()) -> Duration {
-    (0..runs)
-        .map(|_| {
-            let start = Instant::now();
-            work();
-            start.elapsed()
-        })
-        .min()
-        .unwrap_or_default()
 }
 
 fn print_ratio(what: &str, over: Duration, under: Duration, bound: &str) {

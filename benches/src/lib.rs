@@ -1,1 +1,15 @@
-//! Seeded inputs shared by the benches.
+//! Shared by the benches.
+
+use std::time::{Duration, Instant};
+
+/// The shortest of several runs: the run that other work on the machine disturbed least.
+pub fn shortest(runs: usize, mut work: impl FnMut()) -> Duration {
+    (0..runs)
+        .map(|_| {
+            let start = Instant::now();
+            work();
+            start.elapsed()
+        })
+        .min()
+        .unwrap_or_default()
+}

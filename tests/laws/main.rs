@@ -2,6 +2,8 @@
 
 /// Which strategies serve which workloads: the other laws cannot pass by having nothing to check.
 mod applicability;
+/// Published statements that are false, and the ones that hold instead.
+mod errata;
 /// `B C = A`, and the row norms and errors that follow from B.
 mod factorization;
 /// Golden values that were computed independently.

@@ -3,6 +3,9 @@
 // A panic is how a test fails.
 #![allow(clippy::missing_panics_doc)]
 
+pub mod audit;
+pub mod goodness;
+
 use std::sync::{Arc, LazyLock};
 
 use dp_linalg::norms;

@@ -208,24 +208,30 @@ impl<I: Inverse> NoiseFilter for Scaled<I> {
 struct WholeHorizon {
     inverse: Vec<f64>,
     scaling: Option<Scaling>,
-    /// One row per step.
-    noise: Option<Array2<f64>>,
+    /// The vectors of all steps, one after the other.
+    noise: Option<Vec<f64>>,
     step: usize,
 }
 
 impl WholeHorizon {
-    fn make(&self, source: &mut dyn UnitNoise, dimension: usize) -> Array2<f64> {
+    fn make(&self, source: &mut dyn UnitNoise, dimension: usize) -> Vec<f64> {
         let steps = self.inverse.len();
         let mut rows = Array2::zeros((steps, dimension));
-        let mut row = vec![0.0; dimension];
-        for step in 0..steps {
-            source.fill_row(step, &mut row);
-            let factor = self.scaling.as_ref().map_or(1.0, |scaling| 1.0 / scaling.rows[step]);
-            rows.row_mut(step).iter_mut().zip(&row).for_each(|(out, z)| *out = z * factor);
+        // Slices, because a view of a row costs as much as the rest of a scalar step.
+        let z = rows.as_slice_mut().unwrap_or_default();
+        for (step, row) in z.chunks_exact_mut(dimension).enumerate() {
+            source.fill_row(step, row);
         }
-        let mut noise = fft::convolve_columns(&self.inverse, rows.view(), steps);
         if let Some(scaling) = &self.scaling {
-            for (mut row, norm) in noise.rows_mut().into_iter().zip(&scaling.column_norms) {
+            for (row, scale) in z.chunks_exact_mut(dimension).zip(&scaling.rows) {
+                let factor = 1.0 / scale;
+                row.iter_mut().for_each(|value| *value *= factor);
+            }
+        }
+        let (mut noise, _) =
+            fft::convolve_columns(&self.inverse, rows.view(), steps).into_raw_vec_and_offset();
+        if let Some(scaling) = &self.scaling {
+            for (row, norm) in noise.chunks_exact_mut(dimension).zip(&scaling.column_norms) {
                 row.iter_mut().for_each(|value| *value *= norm);
             }
         }
@@ -244,9 +250,7 @@ impl NoiseFilter for WholeHorizon {
             None => self.make(source, out.len()),
         };
         let noise = self.noise.insert(noise);
-        for (value, made) in out.iter_mut().zip(noise.row(self.step)) {
-            *value = *made;
-        }
+        out.copy_from_slice(&noise[self.step * out.len()..][..out.len()]);
         self.step += 1;
         Ok(())
     }
