@@ -469,7 +469,7 @@ mod tests {
 
     fn open(directory: &Path) -> DurableMechanism {
         let file = StateFile::open(&directory.join("state"), None).unwrap();
-        DurableMechanism::open(plan(6), 2, file).unwrap()
+        DurableMechanism::<Mechanism>::open(plan(6), 2, file).unwrap()
     }
 
     fn reason(result: Result<Option<Snapshot>>) -> String {
@@ -514,7 +514,8 @@ mod tests {
             while seen.len() < 6 {
                 let file = StateFile::open(&directory.path().join("state"), None).unwrap();
                 let seed = Seed::reproducible(4);
-                let mut mechanism = DurableMechanism::open_reproducible(plan(6), 2, file, seed).unwrap();
+                let mut mechanism =
+                    DurableMechanism::<Mechanism>::open_reproducible(plan(6), 2, file, seed).unwrap();
                 for t in mechanism.step()..(mechanism.step() + group).min(6) {
                     mechanism.stage(&[t as f64 / 6.0, 1.0]).unwrap();
                 }
@@ -589,10 +590,13 @@ mod tests {
         }
         fs::write(&path, &intact).unwrap();
         let file = StateFile::open(&path, None).unwrap();
-        let other = DurableMechanism::open(plan(7), 2, file).unwrap_err();
+        let other = DurableMechanism::<Mechanism>::open(plan(7), 2, file).unwrap_err();
         assert!(other.to_string().contains("another plan"), "{other}");
         let file = StateFile::open(&path, None).unwrap();
-        assert!(matches!(DurableMechanism::open(plan(6), 3, file), Err(Error::Dimension { .. })));
+        assert!(matches!(
+            DurableMechanism::<Mechanism>::open(plan(6), 3, file),
+            Err(Error::Dimension { .. })
+        ));
         // Another key, a missing key, a short key.
         let other_key = directory.path().join("other.key");
         make_key(&other_key).unwrap();

@@ -21,8 +21,8 @@ fn impossible_releases(mut release: impl FnMut(u64) -> f64, sigma: f64) -> u32 {
 #[test]
 fn low_bits_betray_the_idealized_mode_and_not_the_exact_one() {
     let footprint = Footprint::scalar(0.0, 1.0, Relation::ZeroOut, Participation::Single).unwrap();
-    // σ = 1.9: a multiplier just below a power of two leaves the widest gaps.
-    let budget = Budget::zero_concentrated(1.0 / (2.0 * 1.9 * 1.9)).unwrap();
+    // σ = 1.45: half of all products keep their exponent, and a third of the doubles there is nobody's product.
+    let budget = Budget::zero_concentrated(1.0 / (2.0 * 1.45 * 1.45)).unwrap();
     let strategy = build("identity", "count", 1).unwrap();
     let idealized = Plan::new(strategy.clone(), footprint.clone(), budget).unwrap();
     let sigma = idealized.sigma();
@@ -38,10 +38,10 @@ fn low_bits_betray_the_idealized_mode_and_not_the_exact_one() {
             sigma,
         )
     };
-    // One release in six proves, with certainty, that the person is in the data. The budget allows no such proof.
+    // One release in eight or so proves, with certainty, that the person is in the data. The budget allows no such proof.
     assert_eq!(float(0.0), 0);
     let proofs = float(1.0);
-    assert!(proofs > 600, "{proofs} of 4000");
+    assert!(proofs > 400, "{proofs} of 4000");
 
     let exact = ExactPlan::new(&strategy, footprint, 1, 1.0, budget.try_into().unwrap()).unwrap();
     let unit = libm::ldexp(1.0, exact.strategy().bits().cast_signed());

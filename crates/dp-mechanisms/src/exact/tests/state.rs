@@ -1,5 +1,7 @@
 //! Saving, resuming and surviving crashes.
 
+use proptest::strategy::Strategy as _;
+
 use super::*;
 use crate::durable::{DurableMechanism, StateFile};
 use crate::snapshot::Snapshot;
@@ -116,7 +118,7 @@ fn bad() -> impl proptest::strategy::Strategy<Value = Vec<f64>> {
     prop_oneof![
         Just(vec![f64::NAN, 0.0]),
         Just(vec![0.0, f64::INFINITY]),
-        (2.000_001..1e300).prop_map(|x: f64| vec![0.0, x]),
+        (2.000_001..1e300_f64).prop_map(|x| vec![0.0, x]),
         (-1e300..-1.000_001).prop_map(|x: f64| vec![x, x]),
         prop::collection::vec(-1.0..2.0, 0..5).prop_filter("wrong length", |v| v.len() != 2),
     ]
