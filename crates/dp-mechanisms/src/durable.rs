@@ -137,6 +137,9 @@ pub trait Resumable: Sized {
 
     /// The number of coordinates of an input.
     fn dimension(&self) -> usize;
+
+    /// The number of releases made so far.
+    fn step(&self) -> usize;
 }
 
 /// A mechanism whose releases become visible only once they are durable.

@@ -193,6 +193,10 @@ impl Resumable for Mechanism {
     fn dimension(&self) -> usize {
         self.dimension()
     }
+
+    fn step(&self) -> usize {
+        self.step()
+    }
 }
 
 /// Refuses vectors of the wrong length.

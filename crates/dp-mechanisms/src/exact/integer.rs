@@ -329,7 +329,7 @@ fn column_energies(rows: &[i64], coefficients: &[i64]) -> Vec<BigUint> {
     let mut scratch = vec![0; convolver.scratch_size(length)];
     let mut energies = Vec::with_capacity(length);
     convolver.multiply(&reversed, length, 0, &mut scratch, |value| {
-        energies.push(BigUint::from(value.unsigned_abs()))
+        energies.push(BigUint::from(value.unsigned_abs()));
     });
     energies.truncate(steps);
     energies.reverse();

@@ -249,6 +249,10 @@ impl Resumable for ExactMechanism {
     fn dimension(&self) -> usize {
         self.dimension()
     }
+
+    fn step(&self) -> usize {
+        self.step()
+    }
 }
 
 /// Neither noise nor inputs leave through a debug print.

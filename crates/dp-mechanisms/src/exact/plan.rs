@@ -343,9 +343,9 @@ fn quotient_rounded_up(value: &BigUint, divisor: f64) -> (u128, u128, u64) {
         let shift = i64::from(fraction) - i64::from(exponent);
         let (mut top, mut bottom) = (value.clone(), BigUint::from(mantissa));
         if shift >= 0 {
-            top <<= shift.unsigned_abs()
+            top <<= shift.unsigned_abs();
         } else {
-            bottom <<= shift.unsigned_abs()
+            bottom <<= shift.unsigned_abs();
         }
         (top + &bottom - 1_u32) / bottom
     };

@@ -343,7 +343,7 @@ mod tests {
     fn long_transforms_and_small_reaches_agree_with_big_integers() {
         let length = 4 * CACHED;
         let kernel: Vec<i64> = (0..40).map(|i| (i * i * 7919) % 1001 - 500).collect();
-        let inputs: Vec<i64> = (0..length as i64).map(|i| (i * 31) % 17 - 8).collect();
+        let inputs: Vec<i64> = (0..length.cast_signed() as i64).map(|i| (i * 31) % 17 - 8).collect();
         let expected = schoolbook(&kernel, &inputs, length);
         for reach in [40 * 500 * 8, REACH - 1] {
             let convolver = Convolver::new(&kernel, length, length, reach);

@@ -32,7 +32,7 @@ fn sum_over_outputs(noise: &[f64], shift: &[i128], f: &dyn Fn(f64, f64) -> f64) 
         let at = |index: i128| {
             usize::try_from(index).ok().and_then(|index| noise.get(index)).copied().unwrap_or(0.0)
         };
-        let span = first.unsigned_abs() as i128;
+        let span = first.abs();
         (-span..noise.len() as i128 + span).map(|y| walk(noise, rest, p * at(y), q * at(y - first), f)).sum()
     }
     walk(noise, shift, 1.0, 1.0, f)
