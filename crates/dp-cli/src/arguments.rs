@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use dp_mechanisms::exact::ExactBudget;
 use dp_mechanisms::planner::{self, Report, Request};
 use dp_mechanisms::{Budget, Participation, Strategy, Workload, strategy};
 
@@ -63,6 +64,17 @@ impl BudgetArguments {
     pub(crate) fn required(self) -> Result<Budget> {
         self.optional()?
             .ok_or_else(|| Usage::error("no privacy budget; give --epsilon and --delta, or --rho, or --mu"))
+    }
+}
+
+impl BudgetArguments {
+    /// The budget for exact noise: δ may be zero.
+    pub(crate) fn exact(self) -> Result<ExactBudget> {
+        match self {
+            Self { epsilon: Some(epsilon), delta: Some(0.0), .. } => ExactBudget::pure(epsilon),
+            _ => self.required()?.try_into(),
+        }
+        .map_err(Usage::error)
     }
 }
 
@@ -124,6 +136,34 @@ pub(crate) fn strategy(
     // Without a time limit: a release that is continued on a slower machine must choose the same strategy again.
     let request = Request { participation, time: Duration::MAX, ..Request::new(workload.clone(), steps) };
     Ok(evaluate(&request)?.strategy)
+}
+
+/// A strategy that can be measured on live data; `auto` is the best of them, and a tree where δ is zero.
+pub(crate) fn exact_strategy(
+    name: &str,
+    workload: &Workload,
+    steps: usize,
+    participation: Participation,
+    budget: ExactBudget,
+) -> Result<Arc<dyn Strategy>> {
+    let names = match (name, budget) {
+        ("auto", ExactBudget::Pure { .. }) => vec!["honaker-online"],
+        ("auto", _) => {
+            let request =
+                Request { participation, time: Duration::MAX, ..Request::new(workload.clone(), steps) };
+            evaluate(&request)?.strategies.iter().map(|evaluation| evaluation.name).collect()
+        }
+        _ => vec![name],
+    };
+    let mut refusal = None;
+    for name in names {
+        let strategy = strategy::build(name, workload, steps, participation).map_err(Usage::error)?;
+        match strategy.measurement() {
+            Ok(_) => return Ok(strategy),
+            Err(error) => refusal = Some(error),
+        }
+    }
+    Err(refusal.map_or_else(|| Usage::error("no strategy serves this workload"), Usage::error))
 }
 
 /// What the planner finds; what it refuses is the request's fault.

@@ -292,6 +292,7 @@ fn killed_at_any_point_a_release_continues_and_never_contradicts_itself() {
         ("1", &[][..], [3, 11, 23, 7, 31]),
         ("7", &[], [2, 5, 9, 14, 4]),
         ("3", &["--json"], [2, 8, 13, 5, 21]),
+        ("5", &["--exact", "--grid", "0.25"], [2, 8, 13, 5, 21]),
     ] {
         let whole = workspace(ROWS);
         let status = in_directory(whole.path(), &[("--steps", &steps)]).args(format).status().unwrap();
@@ -332,6 +333,36 @@ fn killed_at_any_point_a_release_continues_and_never_contradicts_itself() {
         assert!(kills > 0, "no run was interrupted");
         assert_eq!(read(directory.path(), "output.csv"), whole, "group {group}, after {kills} kills");
     }
+}
+
+#[test]
+fn exact_releases_are_integers_over_a_power_of_two_and_serve_pure_budgets() {
+    let input = "value\n1\n0\n1\n";
+    for (delta, strategy) in [("1e-6", "identity"), ("0", "identity"), ("0", "auto"), ("1e-6", "auto")] {
+        let mut arguments = release(&[("--strategy", strategy), ("--delta", delta)]);
+        arguments.extend(["--exact", "--grid", "1"]);
+        let output = with_input(&arguments, input);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let lines = releases(&text(&output.stdout));
+        assert_eq!(lines.len(), 3);
+        if strategy == "identity" {
+            // 40 bits below the unit.
+            let first: f64 = lines[&1].parse().unwrap();
+            assert_eq!((first * 2.0_f64.powi(40)).fract(), 0.0);
+        }
+    }
+    let refused = |changes: &[(&str, &str)], more: &[&str]| {
+        let mut arguments = release(changes);
+        arguments.extend(more);
+        let output = with_input(&arguments, input);
+        assert!(!output.status.success() && output.stdout.is_empty());
+        text(&output.stderr)
+    };
+    assert!(refused(&[("--delta", "0")], &[]).contains("delta"));
+    assert!(refused(&[], &["--grid", "1"]).contains("--exact"));
+    assert!(refused(&[], &["--exact", "--grid", "-1"]).contains("grid"));
+    assert!(refused(&[], &["--exact", "--grid", "1e-30"]).contains("grid"));
+    assert!(refused(&[("--strategy", "honaker-full")], &["--exact"]).contains("honaker-online"));
 }
 
 #[test]

@@ -23,9 +23,8 @@ use chacha20poly1305::{KeyInit, XChaCha20Poly1305, XNonce};
 use zeroize::Zeroizing;
 
 use crate::error::{Error, Result};
-use crate::mechanism::Mechanism;
+use crate::mechanism::{Mechanism, Release};
 use crate::noise::Seed;
-use crate::plan::Plan;
 use crate::snapshot::Snapshot;
 
 const MAGIC: &[u8; 8] = b"DPSTREAM";
@@ -107,14 +106,50 @@ impl std::fmt::Debug for StateFile {
     }
 }
 
+/// A mechanism that can be saved between two steps and continued with the very same noise.
+pub trait Resumable: Sized {
+    /// What it is made from.
+    type Plan;
+
+    /// A mechanism before its first step, whose noise is a function of the seed.
+    ///
+    /// # Errors
+    /// What the mechanism's constructor refuses.
+    fn start(plan: Self::Plan, dimension: usize, seed: Seed) -> Result<Self>;
+
+    /// The mechanism as it was when the snapshot was taken.
+    ///
+    /// # Errors
+    /// A snapshot of another plan, or one whose contents do not fit the plan.
+    fn resume(plan: Self::Plan, snapshot: &Snapshot) -> Result<Self>;
+
+    /// Everything needed to continue later.
+    fn snapshot(&self) -> Snapshot;
+
+    /// Takes the input of the next step and writes the release after it.
+    ///
+    /// # Errors
+    /// What the mechanism refuses, and then it is as before.
+    fn release(&mut self, input: &[f64], output: &mut [f64]) -> Result<Release>;
+
+    /// The plan.
+    fn plan(&self) -> &Self::Plan;
+
+    /// The number of coordinates of an input.
+    fn dimension(&self) -> usize;
+
+    /// The number of releases made so far.
+    fn step(&self) -> usize;
+}
+
 /// A mechanism whose releases become visible only once they are durable.
 ///
 /// Inputs are [staged](Self::stage) one by one and [committed](Self::commit) in groups, one disk synchronization
 /// per group. The releases of the last group stay in the state until the next one replaces them; before staging
 /// more, the receiver must have stored what it was given.
 #[derive(Debug)]
-pub struct DurableMechanism {
-    mechanism: Mechanism,
+pub struct DurableMechanism<M = Mechanism> {
+    mechanism: M,
     file: StateFile,
     staged: Releases,
     committed: Releases,
@@ -151,31 +186,31 @@ impl Releases {
     }
 }
 
-impl DurableMechanism {
+impl<M: Resumable> DurableMechanism<M> {
     /// Resumes the saved state, or starts a new one with secret noise from the operating system.
     ///
     /// # Errors
-    /// A saved state of another plan or dimension or one that cannot be read; what [`Mechanism::new`] refuses.
-    pub fn open(plan: Plan, dimension: usize, file: StateFile) -> Result<Self> {
-        Self::open_or(plan, dimension, file, Mechanism::new)
+    /// A saved state of another plan or dimension or one that cannot be read; what [`Resumable::start`] refuses.
+    pub fn open(plan: M::Plan, dimension: usize, file: StateFile) -> Result<Self> {
+        Self::open_or(plan, dimension, file, Seed::from_system)
     }
 
     /// As [`Self::open`], but a new state starts with a given seed: **not private**, for tests and demonstrations.
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn open_reproducible(plan: Plan, dimension: usize, file: StateFile, seed: Seed) -> Result<Self> {
-        Self::open_or(plan, dimension, file, |plan, dimension| Mechanism::reproducible(plan, dimension, seed))
+    pub fn open_reproducible(plan: M::Plan, dimension: usize, file: StateFile, seed: Seed) -> Result<Self> {
+        Self::open_or(plan, dimension, file, || Ok(seed))
     }
 
     fn open_or(
-        plan: Plan,
+        plan: M::Plan,
         dimension: usize,
         file: StateFile,
-        start: impl FnOnce(Plan, usize) -> Result<Mechanism>,
+        seed: impl FnOnce() -> Result<Seed>,
     ) -> Result<Self> {
         let Some(snapshot) = file.read()? else {
-            let mechanism = start(plan, dimension)?;
+            let mechanism = M::start(plan, dimension, seed()?)?;
             let none = Releases::none(dimension, 0);
             return Ok(Self { mechanism, file, staged: none.clone(), committed: none });
         };
@@ -187,7 +222,7 @@ impl DurableMechanism {
             });
         }
         let step = snapshot.step();
-        let mechanism = Mechanism::resume(plan, &snapshot)?;
+        let mechanism = M::resume(plan, &snapshot)?;
         let committed = Releases { last_step: step, dimension, values: snapshot.releases().to_vec() };
         Ok(Self { mechanism, file, staged: Releases::none(dimension, step), committed })
     }
@@ -195,7 +230,7 @@ impl DurableMechanism {
     /// Takes the input of the next step. Its release stays hidden until [`Self::commit`].
     ///
     /// # Errors
-    /// What [`Mechanism::release`] refuses; the steps staged before stay staged.
+    /// What [`Resumable::release`] refuses; the steps staged before stay staged.
     pub fn stage(&mut self, input: &[f64]) -> Result<()> {
         let dimension = self.mechanism.dimension();
         let start = self.staged.values.len();
@@ -252,7 +287,7 @@ impl DurableMechanism {
     }
 
     /// The plan.
-    pub fn plan(&self) -> &Plan {
+    pub fn plan(&self) -> &M::Plan {
         self.mechanism.plan()
     }
 }
@@ -429,6 +464,7 @@ fn make_key(path: &Path) -> Result<Zeroizing<[u8; 32]>> {
 mod tests {
     use super::*;
     use crate::mechanism::tests::plan as make_plan;
+    use crate::plan::Plan;
 
     fn plan(steps: usize) -> Plan {
         make_plan("identity", "count", steps).unwrap()
@@ -436,7 +472,7 @@ mod tests {
 
     fn open(directory: &Path) -> DurableMechanism {
         let file = StateFile::open(&directory.join("state"), None).unwrap();
-        DurableMechanism::open(plan(6), 2, file).unwrap()
+        DurableMechanism::<Mechanism>::open(plan(6), 2, file).unwrap()
     }
 
     fn reason(result: Result<Option<Snapshot>>) -> String {
@@ -481,7 +517,8 @@ mod tests {
             while seen.len() < 6 {
                 let file = StateFile::open(&directory.path().join("state"), None).unwrap();
                 let seed = Seed::reproducible(4);
-                let mut mechanism = DurableMechanism::open_reproducible(plan(6), 2, file, seed).unwrap();
+                let mut mechanism =
+                    DurableMechanism::<Mechanism>::open_reproducible(plan(6), 2, file, seed).unwrap();
                 for t in mechanism.step()..(mechanism.step() + group).min(6) {
                     mechanism.stage(&[t as f64 / 6.0, 1.0]).unwrap();
                 }
@@ -556,10 +593,13 @@ mod tests {
         }
         fs::write(&path, &intact).unwrap();
         let file = StateFile::open(&path, None).unwrap();
-        let other = DurableMechanism::open(plan(7), 2, file).unwrap_err();
+        let other = DurableMechanism::<Mechanism>::open(plan(7), 2, file).unwrap_err();
         assert!(other.to_string().contains("another plan"), "{other}");
         let file = StateFile::open(&path, None).unwrap();
-        assert!(matches!(DurableMechanism::open(plan(6), 3, file), Err(Error::Dimension { .. })));
+        assert!(matches!(
+            DurableMechanism::<Mechanism>::open(plan(6), 3, file),
+            Err(Error::Dimension { .. })
+        ));
         // Another key, a missing key, a short key.
         let other_key = directory.path().join("other.key");
         make_key(&other_key).unwrap();

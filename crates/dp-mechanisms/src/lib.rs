@@ -13,6 +13,7 @@
 //! | [`planner`] | evaluates the strategies for a workload and picks |
 //! | [`noise`] | where `z` comes from, and the correlated noise made of it |
 //! | [`mechanism`] | push an input, get the release |
+//! | [`exact`] | the same in exact integers, for adversaries who look at every bit |
 //! | [`snapshot`], [`durable`] | continuing later, and surviving crashes |
 //! | [`horizon`] | streams of unknown length |
 
@@ -21,6 +22,7 @@ pub mod budget;
 pub mod certificate;
 pub mod durable;
 mod error;
+pub mod exact;
 pub mod horizon;
 pub mod mechanism;
 pub mod noise;
@@ -32,7 +34,7 @@ pub mod strategy;
 pub mod workload;
 
 pub use budget::Budget;
-pub use durable::{DurableMechanism, StateFile};
+pub use durable::{DurableMechanism, Resumable, StateFile};
 pub use error::{Error, Result};
 pub use horizon::DoublingMechanism;
 pub use mechanism::{Mechanism, Release};

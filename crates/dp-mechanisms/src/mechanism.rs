@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::durable::Resumable;
 use crate::error::{Error, Result};
 use crate::noise::{CorrelatedNoise, GaussianSource, Seed, Side};
 use crate::plan::Plan;
@@ -147,16 +148,7 @@ impl Mechanism {
     /// A snapshot of another plan, one whose contents do not fit the plan, or noise that does not come out as it was
     /// (another build or processor may round the strategy differently; continuing would mix two strategies).
     pub fn resume(plan: Plan, snapshot: &Snapshot) -> Result<Self> {
-        let identity = plan.identity();
-        if snapshot.identity() != identity {
-            return Err(Error::State {
-                reason: format!(
-                    "it belongs to another plan; saved: {}; requested: {identity}; resume with the saved plan, or \
-                     start a new state elsewhere",
-                    snapshot.identity()
-                ),
-            });
-        }
+        snapshot.check_identity(&plan.identity())?;
         let mut mechanism = Self::with_seed(plan, snapshot.dimension(), snapshot.seed().duplicate())?;
         mechanism
             .statistic
@@ -172,6 +164,38 @@ impl Mechanism {
             });
         }
         Ok(mechanism)
+    }
+}
+
+impl Resumable for Mechanism {
+    type Plan = Plan;
+
+    fn start(plan: Plan, dimension: usize, seed: Seed) -> Result<Self> {
+        Self::with_seed(plan, dimension, seed)
+    }
+
+    fn resume(plan: Plan, snapshot: &Snapshot) -> Result<Self> {
+        Self::resume(plan, snapshot)
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        self.snapshot()
+    }
+
+    fn release(&mut self, input: &[f64], output: &mut [f64]) -> Result<Release> {
+        self.release(input, output)
+    }
+
+    fn plan(&self) -> &Plan {
+        self.plan()
+    }
+
+    fn dimension(&self) -> usize {
+        self.dimension()
+    }
+
+    fn step(&self) -> usize {
+        self.step()
     }
 }
 

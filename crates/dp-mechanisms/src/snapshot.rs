@@ -72,6 +72,20 @@ impl Snapshot {
         &self.releases
     }
 
+    /// Refuses to be used with another plan.
+    pub(crate) fn check_identity(&self, identity: &str) -> Result<()> {
+        if self.identity == identity {
+            return Ok(());
+        }
+        Err(Error::State {
+            reason: format!(
+                "it belongs to another plan; saved: {}; requested: {identity}; resume with the saved plan, or start a \
+                 new state elsewhere",
+                self.identity
+            ),
+        })
+    }
+
     pub(crate) fn seed(&self) -> &Seed {
         &self.seed
     }

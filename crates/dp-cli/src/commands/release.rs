@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use dp_mechanisms::{DurableMechanism, Footprint, Mechanism, Participation, Plan, Relation, Seed, StateFile};
+use dp_mechanisms::exact::{ExactMechanism, ExactPlan};
+use dp_mechanisms::{
+    DurableMechanism, Footprint, Mechanism, Participation, Plan, Relation, Resumable, Seed, StateFile,
+};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::arguments::{self, BudgetArguments, Usage};
@@ -49,6 +52,12 @@ pub(crate) struct Release {
     /// Move values outside the bounds to the nearest bound instead of refusing them
     #[arg(long)]
     clamp: bool,
+    /// Measure in exact integers, safe from whoever looks at the low bits of a number; allows --delta 0
+    #[arg(long)]
+    exact: bool,
+    /// With --exact, values are rounded to multiples of this [default: a power of two near 1/65536 of the bounds]
+    #[arg(long, value_name = "UNIT", requires = "exact", allow_negative_numbers = true)]
+    grid: Option<f64>,
     /// Keep the state here, sealed, so that the run can be continued
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
@@ -79,8 +88,18 @@ impl Release {
         if self.reproducible_seed.is_some() {
             eprintln!("warning: --reproducible-seed makes releases that are NOT PRIVATE");
         }
-        let plan = self.plan()?;
-        let mut stream = Stream::open(self, plan.clone())?;
+        if self.exact {
+            self.run_with(Stream::<ExactMechanism>::open(
+                self,
+                self.exact_plan()?,
+                ExactPlan::standard_deviation,
+            )?)
+        } else {
+            self.run_with(Stream::<Mechanism>::open(self, self.plan()?, Plan::standard_deviation)?)
+        }
+    }
+
+    fn run_with<M: Resumable<Plan: Clone>>(&self, mut stream: Stream<M>) -> Result<()> {
         let format = if self.json { Format::Json } else { Format::Csv };
         let mut sink = Sink::open(&self.output, format, self.state.is_some(), self.plot.is_some())?;
         stream.show_again(&mut sink)?;
@@ -128,7 +147,21 @@ impl Release {
         Plan::new(strategy, footprint, budget).context("this combination cannot be calibrated")
     }
 
-    fn stage(&self, stream: &mut Stream, row: &Row) -> Result<()> {
+    fn exact_plan(&self) -> Result<ExactPlan> {
+        let budget = self.budget.exact()?;
+        let workload = arguments::workload(&self.workload)?;
+        let (low, high) = self.bounds;
+        let footprint =
+            Footprint::scalar(low, high, self.relation, self.participation).map_err(Usage::error)?;
+        let strategy =
+            arguments::exact_strategy(&self.strategy, &workload, self.steps, self.participation, budget)?;
+        // A power of two, so that whole numbers and simple fractions are not rounded.
+        let default = || (low.abs().max(high.abs()).log2().floor() - 16.0).exp2();
+        let grid = self.grid.unwrap_or_else(default);
+        ExactPlan::new(&strategy, footprint, 1, grid, budget).map_err(Usage::error)
+    }
+
+    fn stage<M: Resumable<Plan: Clone>>(&self, stream: &mut Stream<M>, row: &Row) -> Result<()> {
         let (low, high) = self.bounds;
         let value = if self.clamp { row.value.clamp(low, high) } else { row.value };
         if !(low..=high).contains(&value) {
@@ -178,28 +211,33 @@ impl Release {
 }
 
 /// The mechanism, with or without a state on disk, and the releases of the current group.
-struct Stream {
-    engine: Engine,
-    plan: Plan,
+struct Stream<M: Resumable> {
+    engine: Engine<M>,
+    plan: M::Plan,
+    standard_deviation: fn(&M::Plan, usize) -> Option<f64>,
 }
 
-enum Engine {
+enum Engine<M> {
     /// Releases become visible right away and cannot be continued.
-    Volatile { mechanism: Box<Mechanism>, staged: Vec<(usize, f64)> },
+    Volatile { mechanism: Box<M>, staged: Vec<(usize, f64)> },
     /// Releases become visible once they are on disk.
-    Durable(Box<DurableMechanism>),
+    Durable(Box<DurableMechanism<M>>),
 }
 
-impl Stream {
-    fn open(command: &Release, plan: Plan) -> Result<Self> {
+impl<M: Resumable<Plan: Clone>> Stream<M> {
+    fn open(
+        command: &Release,
+        plan: M::Plan,
+        standard_deviation: fn(&M::Plan, usize) -> Option<f64>,
+    ) -> Result<Self> {
         let seed = command.reproducible_seed.map(Seed::reproducible);
         let engine = match (&command.state, seed) {
             (None, seed) => {
-                let mechanism = match seed {
-                    Some(seed) => Mechanism::reproducible(plan.clone(), 1, seed)?,
-                    None => Mechanism::new(plan.clone(), 1)?,
+                let seed = match seed {
+                    Some(seed) => seed,
+                    None => Seed::from_system()?,
                 };
-                Engine::Volatile { mechanism: Box::new(mechanism), staged: Vec::new() }
+                Engine::Volatile { mechanism: Box::new(M::start(plan.clone(), 1, seed)?), staged: Vec::new() }
             }
             (Some(path), seed) => {
                 let file = StateFile::open(path, command.state_key.as_deref())?;
@@ -210,7 +248,7 @@ impl Stream {
                 Engine::Durable(Box::new(mechanism))
             }
         };
-        Ok(Self { engine, plan })
+        Ok(Self { engine, plan, standard_deviation })
     }
 
     /// The number of steps that are already released.
@@ -244,7 +282,7 @@ impl Stream {
             }
         }
         for (step, release) in committed.iter() {
-            let line = line(&self.plan, step, release)?;
+            let line = self.line(step, release)?;
             // The lines are consecutive, so the distance from the end finds the one of this step, if there is any.
             let behind = last_written.and_then(|last| last.checked_sub(step));
             let old =
@@ -280,16 +318,16 @@ impl Stream {
     fn commit(&mut self, sink: &mut Sink) -> Result<()> {
         match &mut self.engine {
             Engine::Volatile { staged, .. } => {
-                for (step, release) in staged.drain(..) {
-                    sink.write(&line(&self.plan, step, &[release])?)?;
+                for (step, release) in std::mem::take(staged) {
+                    sink.write(&self.line(step, &[release])?)?;
                 }
                 sink.flush()
             }
             Engine::Durable(mechanism) => {
                 // The state forgets the group before: by now it must be safe in the output.
                 sink.make_durable()?;
-                for (step, release) in mechanism.commit()?.iter() {
-                    sink.write(&line(&self.plan, step, release)?)?;
+                for (step, release) in mechanism.commit()?.clone().iter() {
+                    sink.write(&self.line(step, release)?)?;
                 }
                 sink.flush()
             }
@@ -303,10 +341,10 @@ impl Stream {
         }
         Ok(())
     }
-}
 
-fn line(plan: &Plan, step: usize, release: &[f64]) -> Result<Line> {
-    let standard_deviation =
-        plan.standard_deviation(step).ok_or_else(|| anyhow!("step {step} is not in the plan"))?;
-    Ok(Line { step, release: release.first().copied().unwrap_or(f64::NAN), standard_deviation })
+    fn line(&self, step: usize, release: &[f64]) -> Result<Line> {
+        let standard_deviation = (self.standard_deviation)(&self.plan, step)
+            .ok_or_else(|| anyhow!("step {step} is not in the plan"))?;
+        Ok(Line { step, release: release.first().copied().unwrap_or(f64::NAN), standard_deviation })
+    }
 }

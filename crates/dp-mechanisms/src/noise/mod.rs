@@ -91,12 +91,7 @@ pub trait UnitNoise: Send + Sync {
 /// # Complexity
 /// About one ChaCha20 block per 8 values, however the rows are visited in order; a random access costs a tile.
 pub struct GaussianSource {
-    seed: Seed,
-    /// Coordinates per tile, a power of two.
-    columns: usize,
-    /// Rows per tile.
-    rows: usize,
-    dimension: usize,
+    tiles: Tiles,
     /// The rows of the current tile row, row-major over all coordinates; empty when a tile has one row.
     cache: Vec<f64>,
     cached: Option<usize>,
@@ -105,21 +100,28 @@ pub struct GaussianSource {
 /// The number of values in a tile of noise.
 pub const TILE: usize = 4096;
 
-/// Distance between tiles in the ChaCha20 stream, in 32-bit words. A tile needs about 2.04 words a value; the
-/// chance that the ziggurat rejects often enough to need 2^20 words is below 2^-10000.
+/// Distance between tiles in the ChaCha20 stream, in 32-bit words. A tile needs about 2.04 words a value (about 6 for
+/// exact discrete noise); the chance that rejections make it need 2^20 words is below 2^-10000.
 const WORDS_PER_TILE: u128 = 1 << 20;
 
-impl GaussianSource {
-    /// Noise for vectors of the given dimension.
-    pub fn new(seed: Seed, dimension: usize) -> Self {
+/// How a matrix of noise is cut into tiles, each with its own part of the ChaCha20 streams of one seed.
+pub(crate) struct Tiles {
+    seed: Seed,
+    /// Coordinates per tile, a power of two.
+    columns: usize,
+    /// Rows per tile.
+    pub(crate) rows: usize,
+    pub(crate) dimension: usize,
+}
+
+impl Tiles {
+    pub(crate) fn new(seed: Seed, dimension: usize) -> Self {
         let columns = dimension.max(1).next_power_of_two().min(TILE);
-        let rows = TILE / columns;
-        let cache = if rows > 1 { vec![0.0; rows * dimension] } else { Vec::new() };
-        Self { seed, columns, rows, dimension, cache, cached: None }
+        Self { seed, columns, rows: TILE / columns, dimension }
     }
 
     /// The generator at the start of a tile.
-    fn tile(&self, tile_row: usize, tile_column: usize) -> ChaCha20Rng {
+    fn generator(&self, tile_row: usize, tile_column: usize) -> ChaCha20Rng {
         let mut generator = ChaCha20Rng::from_seed(*self.seed.expose());
         generator.set_stream(tile_column as u64);
         generator.set_word_pos(tile_row as u128 * WORDS_PER_TILE);
@@ -132,30 +134,47 @@ impl GaussianSource {
         start..(start + self.columns).min(self.dimension)
     }
 
-    fn load(&mut self, tile_row: usize) {
-        let mut cache = std::mem::take(&mut self.cache);
+    /// Fills the rows of a tile row, row-major over all coordinates, by one draw per value.
+    pub(crate) fn fill<T>(
+        &self,
+        tile_row: usize,
+        out: &mut [T],
+        mut draw: impl FnMut(&mut ChaCha20Rng) -> T,
+    ) {
         for tile_column in 0..self.dimension.div_ceil(self.columns) {
-            let mut generator = self.tile(tile_row, tile_column);
-            for row in 0..self.rows {
-                for coordinate in self.coordinates(tile_column) {
-                    cache[row * self.dimension + coordinate] = StandardNormal.sample(&mut generator);
+            let mut generator = self.generator(tile_row, tile_column);
+            for row in out.chunks_exact_mut(self.dimension) {
+                for value in &mut row[self.coordinates(tile_column)] {
+                    *value = draw(&mut generator);
                 }
             }
         }
-        self.cache = cache;
+    }
+}
+
+impl GaussianSource {
+    /// Noise for vectors of the given dimension.
+    pub fn new(seed: Seed, dimension: usize) -> Self {
+        let tiles = Tiles::new(seed, dimension);
+        let cache = if tiles.rows > 1 { vec![0.0; tiles.rows * dimension] } else { Vec::new() };
+        Self { tiles, cache, cached: None }
+    }
+
+    fn load(&mut self, tile_row: usize) {
+        self.tiles.fill(tile_row, &mut self.cache, |generator| StandardNormal.sample(generator));
         self.cached = Some(tile_row);
     }
 }
 
 impl UnitNoise for GaussianSource {
     fn fill_range(&self, row: usize, first: usize, out: &mut [f64]) {
-        let (tile_row, row_in_tile) = (row / self.rows, row % self.rows);
+        let (tile_row, row_in_tile) = (row / self.tiles.rows, row % self.tiles.rows);
         let mut done = 0;
         while done < out.len() {
             let coordinate = first + done;
-            let tile_column = coordinate / self.columns;
-            let covered = self.coordinates(tile_column);
-            let mut generator = self.tile(tile_row, tile_column);
+            let tile_column = coordinate / self.tiles.columns;
+            let covered = self.tiles.coordinates(tile_column);
+            let mut generator = self.tiles.generator(tile_row, tile_column);
             // The ziggurat uses a varying number of words: what stands before in the tile is drawn and dropped.
             for _ in 0..row_in_tile * covered.len() + (coordinate - covered.start) {
                 let _: f64 = StandardNormal.sample(&mut generator);
@@ -169,21 +188,24 @@ impl UnitNoise for GaussianSource {
     }
 
     fn fill_row(&mut self, row: usize, out: &mut [f64]) {
-        if self.rows == 1 {
+        if self.tiles.rows == 1 {
             return self.fill_range(row, 0, out);
         }
-        let tile_row = row / self.rows;
+        let tile_row = row / self.tiles.rows;
         if self.cached != Some(tile_row) {
             self.load(tile_row);
         }
-        let start = row % self.rows * self.dimension;
-        out.copy_from_slice(&self.cache[start..start + self.dimension]);
+        let start = row % self.tiles.rows * self.tiles.dimension;
+        out.copy_from_slice(&self.cache[start..start + self.tiles.dimension]);
     }
 }
 
 impl fmt::Debug for GaussianSource {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("GaussianSource").field("dimension", &self.dimension).finish_non_exhaustive()
+        formatter
+            .debug_struct("GaussianSource")
+            .field("dimension", &self.tiles.dimension)
+            .finish_non_exhaustive()
     }
 }
 

@@ -4,7 +4,7 @@ use dp_linalg::tree::{Node, complete_ancestors, complete_nodes, dyadic_nodes, le
 use ndarray::{Array2, ArrayView1};
 
 use super::tree::{Measured, PrefixSums, native_side, prefix_row_norms, sensitivity, sum_over_dyadic_levels};
-use super::{Factorization, NoiseFilter, RowNorms, Strategy, check_materializable};
+use super::{Factorization, Measurement, NoiseFilter, RowNorms, Strategy, check_materializable};
 use crate::error::{Error, Result, check_count};
 use crate::noise::{Side, TILE, UnitNoise};
 use crate::sensitivity::{Participation, Sensitivity};
@@ -227,6 +227,17 @@ impl Strategy for Honaker {
         match self.decoding {
             Decoding::Online => (2 * levels(self.steps) + 1) * dimension,
             Decoding::Full => self.steps * dimension,
+        }
+    }
+
+    fn measurement(&self) -> Result<Measurement> {
+        match self.decoding {
+            Decoding::Online => Ok(Measurement::AllNodes),
+            Decoding::Full => Err(Error::NotApplicable {
+                strategy: self.name(),
+                workload: self.workload.to_string(),
+                reason: "its decoder needs later measurements; honaker-online measures the same nodes",
+            }),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use ndarray::Array2;
 
-use super::{Factorization, NoiseFilter, RowNorms, Strategy, check_materializable};
+use super::{Factorization, Measurement, NoiseFilter, RowNorms, Strategy, check_materializable};
 use crate::error::{Result, check_count};
 use crate::noise::{Side, UnitNoise};
 use crate::sensitivity::{self, Participation, Sensitivity};
@@ -93,6 +93,18 @@ impl Strategy for Independent {
 
     fn memory(&self, _dimension: usize) -> usize {
         0
+    }
+
+    fn measurement(&self) -> Result<Measurement> {
+        if self.side == Side::Input {
+            let mut unit = vec![0.0; self.steps];
+            unit[0] = 1.0;
+            return Ok(Measurement::Toeplitz(unit));
+        }
+        match self.workload.series(self.steps)? {
+            Some(series) => Ok(Measurement::Toeplitz(series)),
+            None => Ok(Measurement::Dense(self.materialize()?.strategy)),
+        }
     }
 
     fn materialize(&self) -> Result<Factorization> {

@@ -68,6 +68,26 @@ impl RowNorms {
     }
 }
 
+/// What a strategy measures, by the structure that makes measuring live data cheap; see [`crate::exact`].
+#[derive(Debug, Clone, PartialEq)]
+pub enum Measurement {
+    /// `C = T`, by its coefficients.
+    Toeplitz(Vec<f64>),
+    /// `C = D1 · T · D2` with D2 such that every column has the same norm.
+    Scaled {
+        /// The diagonal of D1.
+        rows: Vec<f64>,
+        /// The coefficients of T.
+        coefficients: Vec<f64>,
+    },
+    /// The node of the binary tree that ends at each step and covers as many steps as its lowest digit is worth.
+    LeftNodes,
+    /// All complete nodes of the binary tree, in the order in which they become complete.
+    AllNodes,
+    /// A lower-triangular matrix without further structure.
+    Dense(Array2<f64>),
+}
+
 /// A factorization `A = B C` of a workload over a known number of steps.
 pub trait Strategy: fmt::Debug + Send + Sync {
     /// The name on the command line.
@@ -110,6 +130,14 @@ pub trait Strategy: fmt::Debug + Send + Sync {
     /// # Errors
     /// More than [`MATERIALIZE_LIMIT`] steps.
     fn materialize(&self) -> Result<Factorization>;
+
+    /// C, for releases that measure live data.
+    ///
+    /// # Errors
+    /// More than [`MATERIALIZE_LIMIT`] steps without a structure, or a decoder that needs later measurements.
+    fn measurement(&self) -> Result<Measurement> {
+        Ok(Measurement::Dense(self.materialize()?.strategy))
+    }
 }
 
 /// The largest number of steps for which a strategy is written out as a matrix.

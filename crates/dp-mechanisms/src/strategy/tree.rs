@@ -4,7 +4,7 @@ use dp_linalg::norms;
 use dp_linalg::tree::{Node, dyadic_nodes, levels};
 use ndarray::{Array2, s};
 
-use super::{Factorization, NoiseFilter, RowNorms, Strategy, check_materializable};
+use super::{Factorization, Measurement, NoiseFilter, RowNorms, Strategy, check_materializable};
 use crate::error::{Error, Result, check_count};
 use crate::noise::{Side, UnitNoise};
 use crate::sensitivity::{Participation, Sensitivity};
@@ -103,6 +103,10 @@ impl Strategy for BinaryTree {
 
     fn memory(&self, dimension: usize) -> usize {
         levels(self.steps) * dimension
+    }
+
+    fn measurement(&self) -> Result<Measurement> {
+        Ok(Measurement::LeftNodes)
     }
 
     fn materialize(&self) -> Result<Factorization> {

@@ -18,7 +18,7 @@ use dp_linalg::rational::Rational;
 use dp_linalg::{fft, series};
 use ndarray::Array2;
 
-use super::{Factorization, NoiseFilter, RowNorms, Strategy, check_materializable};
+use super::{Factorization, Measurement, NoiseFilter, RowNorms, Strategy, check_materializable};
 use crate::error::{Error, Result, check_count};
 use crate::sensitivity::{self, Participation, Sensitivity};
 use crate::workload::{Kind, Workload};
@@ -130,6 +130,27 @@ impl Scaling {
             .collect();
         Self { rows, column_norms }
     }
+}
+
+/// `‖b_t‖²` of `C = D1 · T · D2` by the inverse series of T and the two diagonals, that of D2 inverted.
+///
+/// # Errors
+/// What the numeric core refuses.
+pub(crate) fn scaled_row_norms(
+    workload: &Workload,
+    inverse: &[f64],
+    rows: Vec<f64>,
+    column_norms: Vec<f64>,
+) -> Result<RowNorms> {
+    rows::scaled(workload, inverse, &Scaling { rows, column_norms })
+}
+
+/// `‖b_t‖²` of `C = T` by the inverse series of T.
+///
+/// # Errors
+/// What the numeric core refuses.
+pub(crate) fn row_norms(workload: &Workload, inverse: &[f64]) -> Result<RowNorms> {
+    rows::unscaled(workload, inverse)
 }
 
 /// Up to this many steps the column norms are summed directly.
@@ -262,6 +283,14 @@ impl Strategy for ToeplitzStrategy {
         };
         let shared = if self.scaling.is_some() { 2 * self.steps } else { 0 };
         per_coordinate * dimension + shared
+    }
+
+    fn measurement(&self) -> Result<Measurement> {
+        let coefficients = self.core.coefficients(self.steps)?;
+        Ok(match &self.scaling {
+            None => Measurement::Toeplitz(coefficients),
+            Some(scaling) => Measurement::Scaled { rows: scaling.rows.clone(), coefficients },
+        })
     }
 
     fn materialize(&self) -> Result<Factorization> {

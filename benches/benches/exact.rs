@@ -1,0 +1,58 @@
+//! Whole streams of releases: exact integers beside idealized floating point, in the same run.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use dp_mechanisms::exact::{ExactMechanism, ExactPlan};
+use dp_mechanisms::{Budget, Footprint, Mechanism, Participation, Plan, Relation, Seed, Workload, strategy};
+
+fn whole_streams(c: &mut Criterion) {
+    let mut group = c.benchmark_group("exact");
+    group.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(4)).sample_size(10);
+    for (name, steps) in [
+        ("sqrt", 1_usize << 16),
+        ("sqrt", 1 << 20),
+        ("scaled-sqrt", 1 << 16),
+        ("binary-tree", 1 << 16),
+        ("binary-tree", 1 << 20),
+    ] {
+        group.throughput(Throughput::Elements(steps as u64));
+        let strategy = strategy::build(name, &Workload::count(), steps, Participation::Single)
+            .expect("the strategy serves the count");
+        let footprint = Footprint::scalar(0.0, 1.0, Relation::ZeroOut, Participation::Single).expect("0 < 1");
+        let budget = Budget::approximate(1.0, 1e-6).expect("a valid budget");
+        let idealized = Plan::new(strategy.clone(), footprint.clone(), budget).expect("it can be calibrated");
+        let id = |mode: &str| BenchmarkId::new(format!("{name} {mode}"), steps);
+        group.bench_function(id("idealized"), |b| {
+            b.iter(|| {
+                let mut mechanism = Mechanism::reproducible(idealized.clone(), 1, Seed::reproducible(1))
+                    .expect("the dimension is positive");
+                let mut output = [0.0];
+                for step in 0..steps {
+                    mechanism.release(&[(step % 2) as f64], &mut output).expect("within the horizon");
+                }
+                black_box(output[0])
+            });
+        });
+        for (mode, grid) in [("exact, whole numbers", 1.0), ("exact, grid of 2^-16", 1.0 / 65536.0)] {
+            let budget = budget.try_into().expect("not a Gaussian budget");
+            let plan = ExactPlan::new(&strategy, footprint.clone(), 1, grid, budget).expect("it can be calibrated");
+            group.bench_function(id(mode), |b| {
+                b.iter(|| {
+                    let mut mechanism =
+                        ExactMechanism::reproducible(plan.clone(), Seed::reproducible(1)).expect("it fits");
+                    let mut output = [0.0];
+                    for step in 0..steps {
+                        mechanism.release(&[(step % 2) as f64], &mut output).expect("within the horizon");
+                    }
+                    black_box(output[0])
+                });
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, whole_streams);
+criterion_main!(benches);

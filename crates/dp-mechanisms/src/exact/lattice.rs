@@ -1,0 +1,187 @@
+//! Data on a grid: which integers an input becomes, and how far one person can move them.
+
+use num_bigint::BigUint;
+
+use super::plan::{SquaredChange, generous_square};
+use crate::error::{Error, Result};
+use crate::sensitivity::{Domain, Footprint, Relation};
+
+/// Integers above this are not exact in f64, and states are saved as such.
+const LARGEST_UNITS: f64 = (1_u64 << 53) as f64;
+
+/// The largest coordinate of an encoded event, in grid units: counts per step stay far below it.
+const ENCODED_MAGNITUDE: u64 = 1 << 31;
+
+/// The grid `value = grid · integer` with the declared bounds in its units.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Lattice {
+    grid: f64,
+    domain: Domain,
+    bounds: Bounds,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Bounds {
+    /// Every coordinate between two integers.
+    Interval { low: i64, high: i64 },
+    /// The squared norm of the integers is at most this.
+    Ball { squared: u128, magnitude: u64 },
+    /// Multiples of the grid, of bounded magnitude.
+    Encoded,
+}
+
+impl Lattice {
+    pub(super) fn new(footprint: &Footprint, dimension: usize, grid: f64) -> Result<Self> {
+        let too_fine = |value: f64| Error::OutOfRange {
+            what: "the declared bounds in grid units",
+            value,
+            range: "at most 2^53 (choose a coarser grid)",
+        };
+        let domain = footprint.domain();
+        let bounds = match domain {
+            Domain::Interval { low, high } => {
+                let units = |value: f64| {
+                    let units = (value / grid).round();
+                    if units.abs() <= LARGEST_UNITS { Ok(units as i64) } else { Err(too_fine(units)) }
+                };
+                let (low, high) = (units(low)?, units(high)?);
+                let change = match footprint.relation() {
+                    Relation::ZeroOut => low.abs().max(high.abs()),
+                    Relation::Replace => high - low,
+                };
+                if change == 0 {
+                    return Err(Error::OutOfRange {
+                        what: "grid",
+                        value: grid,
+                        range: "fine enough that not all values in the bounds are equal",
+                    });
+                }
+                Bounds::Interval { low, high }
+            }
+            Domain::Ball { .. } => {
+                // The weight of a ball is its radius, with the margin that the domain check leaves, once or twice.
+                let weight = footprint.terms()[0].weight;
+                let radius = if footprint.relation() == Relation::Replace { weight / 2.0 } else { weight };
+                // Rounding moves a vector by at most half a unit in every coordinate.
+                let units = radius / grid + (dimension as f64).sqrt() / 2.0;
+                if !(units <= LARGEST_UNITS) {
+                    return Err(too_fine(units));
+                }
+                let squared = u128::try_from(generous_square(units)).map_err(|_| too_fine(units))?;
+                Bounds::Ball { squared, magnitude: squared.isqrt() as u64 + 1 }
+            }
+            Domain::Encoded => Bounds::Encoded,
+        };
+        Ok(Self { grid, domain, bounds })
+    }
+
+    pub(super) fn grid(&self) -> f64 {
+        self.grid
+    }
+
+    /// The most by which rounding moves a coordinate.
+    pub(super) fn largest_rounding(&self) -> f64 {
+        match self.bounds {
+            Bounds::Encoded => 0.0,
+            _ => self.grid / 2.0,
+        }
+    }
+
+    /// The largest coordinate, in units.
+    pub(super) fn magnitude(&self) -> u64 {
+        match self.bounds {
+            Bounds::Interval { low, high } => low.unsigned_abs().max(high.unsigned_abs()),
+            Bounds::Ball { magnitude, .. } => magnitude,
+            Bounds::Encoded => ENCODED_MAGNITUDE,
+        }
+    }
+
+    /// The squared change of one participation in a term of the footprint, in squared units.
+    pub(super) fn squared_change(&self, footprint: &Footprint, term: usize) -> SquaredChange {
+        match self.bounds {
+            Bounds::Interval { .. } => {
+                let change = BigUint::from(self.scalar_change(footprint.relation()));
+                SquaredChange::integer(&change * &change)
+            }
+            Bounds::Ball { squared, .. } => SquaredChange::integer(match footprint.relation() {
+                Relation::ZeroOut => squared.into(),
+                Relation::Replace => BigUint::from(squared) << 2,
+            }),
+            Bounds::Encoded => SquaredChange::of((footprint.terms()[term].weight / self.grid).next_up()),
+        }
+    }
+
+    /// The change of one participation in ℓ1, for scalars.
+    pub(super) fn absolute_change(&self, footprint: &Footprint) -> Result<u64> {
+        match self.bounds {
+            Bounds::Interval { .. } => Ok(self.scalar_change(footprint.relation())),
+            _ => Err(Error::OutOfRange {
+                what: "a pure epsilon budget",
+                value: 0.0,
+                range: "for scalars with declared bounds only: other domains bound no l1 norm",
+            }),
+        }
+    }
+
+    fn scalar_change(&self, relation: Relation) -> u64 {
+        match (&self.bounds, relation) {
+            (Bounds::Interval { low, high }, Relation::ZeroOut) => {
+                low.unsigned_abs().max(high.unsigned_abs())
+            }
+            (Bounds::Interval { low, high }, Relation::Replace) => high.abs_diff(*low),
+            _ => 0,
+        }
+    }
+
+    /// The integers nearest to an input, or a refusal before anything happens.
+    pub(super) fn round(&self, step: usize, input: &[f64], units: &mut [i64]) -> Result<()> {
+        self.domain.check(step, input)?;
+        for (index, (unit, value)) in units.iter_mut().zip(input).enumerate() {
+            // Division and rounding are monotone, so values within the bounds become integers within the bounds.
+            let rounded = (value / self.grid).round();
+            let limit = self.magnitude() as f64;
+            let fits =
+                rounded.abs() <= limit && (self.bounds != Bounds::Encoded || rounded * self.grid == *value);
+            if !fits {
+                return Err(Error::OutOfBounds {
+                    step,
+                    index,
+                    value: *value,
+                    low: -limit * self.grid,
+                    high: limit * self.grid,
+                });
+            }
+            *unit = rounded as i64;
+        }
+        self.check_units(step, units)
+    }
+
+    /// Refuses integers outside the bounds.
+    pub(super) fn check_units(&self, step: usize, units: &[i64]) -> Result<()> {
+        let (low, high) = match self.bounds {
+            Bounds::Interval { low, high } => (low, high),
+            Bounds::Ball { magnitude, .. } => (-(magnitude.cast_signed()), magnitude.cast_signed()),
+            Bounds::Encoded => (-(ENCODED_MAGNITUDE.cast_signed()), ENCODED_MAGNITUDE.cast_signed()),
+        };
+        if let Some(index) = units.iter().position(|unit| !(low..=high).contains(unit)) {
+            let value = |unit: i64| unit as f64 * self.grid;
+            return Err(Error::OutOfBounds {
+                step,
+                index,
+                value: value(units[index]),
+                low: value(low),
+                high: value(high),
+            });
+        }
+        if let (Bounds::Ball { squared, .. }, Domain::Ball { radius }) = (&self.bounds, self.domain) {
+            let sum = units
+                .iter()
+                .try_fold(0_u128, |sum, unit| sum.checked_add(u128::from(unit.unsigned_abs()).pow(2)))
+                .unwrap_or(u128::MAX);
+            if sum > *squared {
+                return Err(Error::NormTooLarge { step, norm: (sum as f64).sqrt() * self.grid, radius });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,41 @@
+//! Exact releases: what is measured is integers plus integer noise, and nothing a computer rounds.
+//!
+//! [`crate::Mechanism`] adds floating point noise to a floating point statistic. Its guarantee is that of real numbers,
+//! and the low bits of its outputs can tell neighbouring streams apart. Here the release is `A C̃⁻¹ (C̃x + z)`, where
+//!
+//! - `x` is the data on a declared grid: integers times the grid,
+//! - `C̃` is an integer matrix, the strategy rounded to 40-bit entries ([`IntegerStrategy`]),
+//! - `z` is discrete Gaussian or discrete Laplace noise, sampled exactly ([`crate::noise::discrete`]),
+//! - `C̃x + z` is computed without rounding or overflow: the plan proves the bounds before data arrives,
+//! - the sensitivity of C̃ is an exact integer, and the noise parameter a rational rounded up once ([`ExactPlan`]).
+//!
+//! `C̃x + z` is all that ever depends on the data. What follows is post-processing in f64 and cannot leak.
+//!
+//! | module | one idea |
+//! |---|---|
+//! | `integer` | C̃ and its sensitivity |
+//! | `lattice` | inputs on a grid |
+//! | [`budget`] | what exact noise must be for a budget |
+//! | `plan` | all of it, calibrated |
+//! | `transform`, `convolution` | exact products in prime fields, online |
+//! | `measure`, `noise`, `decode` | `C̃x`, `z`, and the way back |
+//! | `mechanism` | one step after the other |
+
+pub mod budget;
+mod convolution;
+mod decode;
+mod integer;
+mod lattice;
+mod measure;
+mod mechanism;
+mod noise;
+mod plan;
+mod transform;
+
+pub use budget::ExactBudget;
+pub use integer::{ENTRY_BITS, FEWEST_BITS, IntegerStrategy, SCALED_ENTRY_BITS};
+pub use mechanism::ExactMechanism;
+pub use plan::{ExactPlan, NoiseParameter};
+
+#[cfg(test)]
+mod tests;

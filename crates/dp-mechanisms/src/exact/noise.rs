@@ -1,0 +1,61 @@
+//! Exact integer noise, addressable by row: a pure function of seed, row and coordinate.
+
+use rand::CryptoRng;
+use zeroize::Zeroize;
+
+use crate::noise::discrete::{DiscreteGaussian, DiscreteLaplace};
+use crate::noise::{Seed, Tiles};
+
+/// The distribution of every entry of the noise.
+#[derive(Debug, Clone)]
+pub(super) enum Sampler {
+    Gaussian(DiscreteGaussian),
+    Laplace(DiscreteLaplace),
+}
+
+impl Sampler {
+    fn sample<R: CryptoRng + ?Sized>(&self, generator: &mut R) -> i128 {
+        match self {
+            Self::Gaussian(sampler) => sampler.sample(generator),
+            Self::Laplace(sampler) => sampler.sample(generator),
+        }
+    }
+}
+
+/// The rows of the integer noise matrix, one after the other or from any row on.
+///
+/// A saved state holds the seed and not the noise; asking for the same row again gives the same row.
+pub(super) struct IntegerNoise {
+    tiles: Tiles,
+    sampler: Sampler,
+    cache: Vec<i128>,
+    cached: Option<usize>,
+}
+
+impl IntegerNoise {
+    pub(super) fn new(seed: Seed, dimension: usize, sampler: Sampler) -> Self {
+        let tiles = Tiles::new(seed, dimension);
+        let cache = vec![0; tiles.rows * dimension];
+        Self { tiles, sampler, cache, cached: None }
+    }
+
+    /// Adds a row of noise.
+    pub(super) fn add_row(&mut self, row: usize, sums: &mut [i128]) {
+        let (tile_row, row) = (row / self.tiles.rows, row % self.tiles.rows);
+        if self.cached != Some(tile_row) {
+            let sampler = &self.sampler;
+            self.tiles.fill(tile_row, &mut self.cache, |generator| sampler.sample(generator));
+            self.cached = Some(tile_row);
+        }
+        let start = row * self.tiles.dimension;
+        for (sum, noise) in sums.iter_mut().zip(&self.cache[start..start + self.tiles.dimension]) {
+            *sum += noise;
+        }
+    }
+}
+
+impl Drop for IntegerNoise {
+    fn drop(&mut self) {
+        self.cache.zeroize();
+    }
+}

@@ -1,0 +1,414 @@
+//! The plan of an exact release: the integer matrix, its exact sensitivity, and the rational noise they demand.
+
+use std::sync::Arc;
+
+use num_bigint::BigUint;
+
+use super::budget::{ExactBudget, variance_divisor};
+use super::decode::decoder_row_norms;
+use super::integer::{Entries, IntegerStrategy, SCALED_ENTRY_BITS, ceiling, dyadic, to_f64};
+use super::lattice::Lattice;
+use super::noise::Sampler;
+use super::transform::REACH;
+use crate::error::{Error, Result, check_count, check_positive};
+use crate::noise::discrete::{DiscreteGaussian, DiscreteLaplace};
+use crate::sensitivity::Footprint;
+use crate::strategy::{RowNorms, Strategy};
+
+/// An exact release, calibrated: the only place that computes the integer noise.
+///
+/// # Privacy
+/// All releases together satisfy the budget under the footprint's neighbouring relation, for adaptively chosen inputs.
+/// The measured matrix, the sensitivity, the noise and their sum are integers or rationals; every bound that keeps
+/// them from overflowing is checked here, before data arrives.
+///
+/// # Example
+/// ```
+/// use dp_mechanisms::exact::{ExactBudget, ExactPlan};
+/// use dp_mechanisms::{Footprint, Participation, Relation, Workload, strategy};
+/// let strategy = strategy::build("sqrt", &Workload::count(), 365, Participation::Single)?;
+/// let footprint = Footprint::scalar(0.0, 1.0, Relation::ZeroOut, Participation::Single)?;
+/// let budget = ExactBudget::Approximate { epsilon: 1.0, delta: 1e-6 };
+/// let plan = ExactPlan::new(&strategy, footprint, 1, 1.0, budget)?;
+/// assert!(plan.standard_deviation(365).unwrap() < 13.0);
+/// # Ok::<(), dp_mechanisms::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct ExactPlan {
+    strategy: Arc<IntegerStrategy>,
+    footprint: Footprint,
+    lattice: Lattice,
+    dimension: usize,
+    budget: ExactBudget,
+    sensitivity: BigUint,
+    noise: NoiseParameter,
+    sampler: Sampler,
+    rows: Arc<RowNorms>,
+    /// `Σ_j |A_tj|` for every step.
+    reach: Arc<[f64]>,
+}
+
+/// The parameter of the noise, an exact rational.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoiseParameter {
+    /// Discrete Gaussian noise with this `σ²`.
+    SquaredScale {
+        /// The numerator.
+        numerator: u128,
+        /// The denominator.
+        denominator: u128,
+    },
+    /// Discrete Laplace noise with this scale.
+    Scale {
+        /// The numerator.
+        numerator: u128,
+        /// The denominator.
+        denominator: u128,
+    },
+}
+
+/// No measurement with its noise may reach this: the sampler stays below `2^123`, and so must the measurement.
+const LARGEST_MEASUREMENT_BITS: u64 = 122;
+
+impl ExactPlan {
+    /// Calibrates a strategy for vectors of the given dimension whose values are multiples of `grid`.
+    ///
+    /// The entries of the integer matrix get as many bits as the noise sampler and 128-bit sums allow, at most
+    /// [`super::ENTRY_BITS`] ([`SCALED_ENTRY_BITS`] for scaled matrices).
+    ///
+    /// Pure ε asks for a small ℓ1 sensitivity, which trees have; use `binary-tree` or `honaker-online` there.
+    ///
+    /// # Errors
+    /// A strategy that cannot be measured on live data, bounds that are too wide or a grid that is too fine for 20-bit
+    /// entries, a pure budget for anything but scalars, or what calibration refuses.
+    pub fn new(
+        strategy: &Arc<dyn Strategy>,
+        footprint: Footprint,
+        dimension: usize,
+        grid: f64,
+        budget: ExactBudget,
+    ) -> Result<Self> {
+        check_count("dimension", dimension)?;
+        check_positive("grid", grid)?;
+        let lattice = Lattice::new(&footprint, dimension, grid)?;
+        let mut bits = SCALED_ENTRY_BITS;
+        loop {
+            let integer = IntegerStrategy::new(strategy, bits)?;
+            let draft = Draft::new(&integer, &lattice, &footprint, dimension, budget)?;
+            if draft.excess == 0 {
+                let sampler = draft.noise.sampler()?;
+                let rows = Arc::new(decoder_row_norms(&integer)?);
+                return Ok(Self {
+                    strategy: Arc::new(integer),
+                    lattice,
+                    dimension,
+                    budget,
+                    sensitivity: draft.sensitivity,
+                    noise: draft.noise,
+                    sampler,
+                    rows,
+                    reach: row_sums(strategy.as_ref())?.into(),
+                    footprint,
+                });
+            }
+            // Entries are cut to what is left at most, so this falls at every turn and `new` refuses in the end.
+            bits = integer.entry_bits().min(bits).saturating_sub(draft.excess);
+        }
+    }
+
+    /// A plan with a coarser matrix than any that [`ExactPlan::new`] makes, whose noise can be enumerated.
+    #[cfg(test)]
+    pub(super) fn with_few_bits(
+        strategy: &Arc<dyn Strategy>,
+        footprint: Footprint,
+        budget: ExactBudget,
+        bits: u32,
+    ) -> Result<Self> {
+        let mut plan = Self::new(strategy, footprint, 1, 1.0, budget)?;
+        let integer = plan.strategy.with_bits(bits);
+        let draft = Draft::new(&integer, &plan.lattice, &plan.footprint, 1, budget)?;
+        plan.sampler = draft.noise.sampler()?;
+        plan.strategy = Arc::new(integer);
+        plan.sensitivity = draft.sensitivity;
+        plan.noise = draft.noise;
+        Ok(plan)
+    }
+
+    /// The integer matrix.
+    pub fn strategy(&self) -> &IntegerStrategy {
+        &self.strategy
+    }
+
+    pub(super) fn shared_strategy(&self) -> Arc<IntegerStrategy> {
+        self.strategy.clone()
+    }
+
+    pub(super) fn lattice(&self) -> &Lattice {
+        &self.lattice
+    }
+
+    pub(super) fn sampler(&self) -> Sampler {
+        self.sampler.clone()
+    }
+
+    /// What one person can change.
+    pub fn footprint(&self) -> &Footprint {
+        &self.footprint
+    }
+
+    /// The budget for all releases together.
+    pub fn budget(&self) -> ExactBudget {
+        self.budget
+    }
+
+    /// The unit of the data.
+    pub fn grid(&self) -> f64 {
+        self.lattice.grid()
+    }
+
+    /// The number of coordinates.
+    pub fn dimension(&self) -> usize {
+        self.dimension
+    }
+
+    /// The number of steps.
+    pub fn steps(&self) -> usize {
+        self.strategy.steps()
+    }
+
+    /// The sensitivity of the measurements: squared ℓ2 for Gaussian noise, ℓ1 for Laplace noise.
+    pub fn sensitivity(&self) -> &BigUint {
+        &self.sensitivity
+    }
+
+    /// The noise of every measurement.
+    pub fn noise(&self) -> NoiseParameter {
+        self.noise
+    }
+
+    /// The standard deviation of each coordinate of the release of step `t`, counted from 1: that of the noise, to which
+    /// inputs off the grid add at most [`ExactPlan::quantization`].
+    pub fn standard_deviation(&self, step: usize) -> Option<f64> {
+        let squared = self.rows.squared.get(step.checked_sub(1)?)?;
+        let unit = self.grid() * libm::ldexp(1.0, -self.strategy.bits().cast_signed());
+        Some(unit * (self.noise.variance() * squared).sqrt())
+    }
+
+    /// The most by which rounding the inputs to the grid moves the release of step `t`: `½ grid · Σ_j |A_tj|`.
+    pub fn quantization(&self, step: usize) -> Option<f64> {
+        let sum = self.reach.get(step.checked_sub(1)?)?;
+        Some(self.lattice.largest_rounding() * sum)
+    }
+
+    /// The squared row norms of the decoder, in units of the integer matrix divided by its power of two.
+    pub fn row_norms(&self) -> &RowNorms {
+        &self.rows
+    }
+
+    /// The mean squared error factor `E2` of the integer matrix and its decoder, comparable with that of any strategy: per
+    /// unit of squared change and of squared noise multiplier.
+    ///
+    /// # Errors
+    /// What the sensitivity refuses.
+    pub fn mean_squared_error_factor(&self, participation: crate::Participation) -> Result<f64> {
+        let squared = to_f64(&self.strategy.squared_sensitivity(participation)?);
+        Ok(squared * libm::ldexp(1.0, -2 * self.strategy.bits().cast_signed()) * self.rows.mean())
+    }
+
+    /// A line that identifies the plan: two plans with the same line measure the same matrix with the same noise.
+    pub fn identity(&self) -> String {
+        format!(
+            "exact workload={:?} strategy={} steps={} dimension={} grid={:016x} footprint={:?} budget={:?} bits={} \
+             sensitivity={} noise={:?}",
+            self.strategy.source().workload(),
+            self.strategy.name(),
+            self.steps(),
+            self.dimension,
+            self.grid().to_bits(),
+            self.footprint,
+            self.budget,
+            self.strategy.bits(),
+            self.sensitivity,
+            self.noise
+        )
+    }
+}
+
+impl NoiseParameter {
+    fn sampler(self) -> Result<Sampler> {
+        let refuse = |value: f64| Error::OutOfRange {
+            what: "the exact noise that budget and bounds demand",
+            value,
+            range: "a scale between 2^-7 and 2^62 grid units",
+        };
+        match self {
+            Self::SquaredScale { numerator, denominator } => DiscreteGaussian::new(numerator, denominator)
+                .map(Sampler::Gaussian)
+                .map_err(|_| refuse((numerator as f64 / denominator as f64).sqrt())),
+            Self::Scale { numerator, denominator } => DiscreteLaplace::new(numerator, denominator)
+                .map(Sampler::Laplace)
+                .map_err(|_| refuse(numerator as f64 / denominator as f64)),
+        }
+    }
+
+    /// The variance of a sample, to within rounding and, for the discrete Gaussian, from above.
+    pub fn variance(self) -> f64 {
+        match self {
+            Self::SquaredScale { numerator, denominator } => numerator as f64 / denominator as f64,
+            Self::Scale { numerator, denominator } => {
+                // 2 e^{-1/s} / (1 - e^{-1/s})²
+                let rate = denominator as f64 / numerator as f64;
+                let sinh = (rate / 2.0).sinh();
+                1.0 / (2.0 * sinh * sinh)
+            }
+        }
+    }
+}
+
+/// What a number of bits leads to.
+struct Draft {
+    sensitivity: BigUint,
+    noise: NoiseParameter,
+    /// The number of bits by which some limit is exceeded.
+    excess: u32,
+}
+
+impl Draft {
+    fn new(
+        strategy: &IntegerStrategy,
+        lattice: &Lattice,
+        footprint: &Footprint,
+        dimension: usize,
+        budget: ExactBudget,
+    ) -> Result<Self> {
+        let (sensitivity, divisor) = match budget {
+            ExactBudget::Pure { epsilon } => {
+                let change = lattice.absolute_change(footprint)?;
+                let mut sensitivity = BigUint::ZERO;
+                for term in footprint.terms() {
+                    sensitivity += strategy.absolute_sensitivity(term.participation)? * change;
+                }
+                (sensitivity, check_positive("epsilon", epsilon)?)
+            }
+            ExactBudget::ZeroConcentrated { .. } | ExactBudget::Approximate { .. } => {
+                let mut sensitivity = BigUint::ZERO;
+                for (index, term) in footprint.terms().iter().enumerate() {
+                    let squared = strategy.squared_sensitivity(term.participation)?;
+                    sensitivity += lattice.squared_change(footprint, index).ceiling_of_product(&squared);
+                }
+                let divisor = match budget {
+                    ExactBudget::Approximate { epsilon, delta } => {
+                        let measurements = strategy.measurements() as f64 * dimension as f64;
+                        variance_divisor(epsilon, delta, measurements, to_f64(&sensitivity) * (1.0 - 1e-12))?
+                    }
+                    ExactBudget::ZeroConcentrated { rho } => 2.0 * check_positive("rho", rho)?,
+                    ExactBudget::Pure { epsilon } => epsilon,
+                };
+                (sensitivity, divisor)
+            }
+        };
+        check_positive("what the budget allows per squared sensitivity", divisor)?;
+        let (numerator, denominator, bits) = quotient_rounded_up(&sensitivity, divisor);
+        let (noise, too_wide) = match budget {
+            ExactBudget::Pure { .. } => {
+                (NoiseParameter::Scale { numerator, denominator }, bits.saturating_sub(62))
+            }
+            _ => (
+                NoiseParameter::SquaredScale { numerator, denominator },
+                bits.saturating_sub(124).div_ceil(2),
+            ),
+        };
+        let magnitude = BigUint::from(lattice.magnitude());
+        let measured = strategy.reach() * &magnitude;
+        let too_large = measured.bits().saturating_sub(LARGEST_MEASUREMENT_BITS);
+        let convolved = match &strategy.entries {
+            // The inputs of the convolution are scaled before it, and are words themselves.
+            Entries::Scaled { columns, .. } => {
+                let scale = columns.iter().map(|column| column.unsigned_abs()).max().unwrap_or(1);
+                3 * (BigUint::from(scale) * magnitude).bits().saturating_sub(61)
+            }
+            _ => 0,
+        };
+        debug_assert!(BigUint::from(REACH).bits() > LARGEST_MEASUREMENT_BITS);
+        let excess = too_wide.max(too_large).max(convolved);
+        Ok(Self { sensitivity, noise, excess: u32::try_from(excess).unwrap_or(u32::MAX) })
+    }
+}
+
+/// The least `numerator / 2^k` that is not below `value / divisor`, with as fine a denominator as 127 bits allow, and
+/// the number of bits of its integer part.
+fn quotient_rounded_up(value: &BigUint, divisor: f64) -> (u128, u128, u64) {
+    let (mantissa, exponent) = dyadic(divisor);
+    let quotient = |fraction: u32| {
+        let shift = i64::from(fraction) - i64::from(exponent);
+        let (mut top, mut bottom) = (value.clone(), BigUint::from(mantissa));
+        if shift >= 0 {
+            top <<= shift.unsigned_abs();
+        } else {
+            bottom <<= shift.unsigned_abs();
+        }
+        (top + &bottom - 1_u32) / bottom
+    };
+    let bits = quotient(0).bits();
+    let fraction = u32::try_from(126_u64.saturating_sub(bits).min(40)).unwrap_or(0);
+    // Too large a quotient is refused by its number of bits; the number itself is not used then.
+    (u128::try_from(quotient(fraction)).unwrap_or(u128::MAX), 1 << fraction, bits)
+}
+
+/// `Σ_j |A_tj|` for every step.
+fn row_sums(strategy: &dyn Strategy) -> Result<Vec<f64>> {
+    let steps = strategy.steps();
+    if let Some(weights) = strategy.workload().series(steps)? {
+        let mut sum = 0.0;
+        return Ok(weights
+            .iter()
+            .map(|weight| {
+                sum += weight.abs();
+                sum
+            })
+            .collect());
+    }
+    // The workloads that are not Toeplitz have no negative entries.
+    let mut stream = strategy.workload().stream(steps, 1)?;
+    let mut output = [0.0];
+    (0..steps)
+        .map(|_| {
+            stream.push(&[1.0], &mut output)?;
+            Ok(output[0])
+        })
+        .collect()
+}
+
+/// A squared change in grid units, `integer · 2^exponent`.
+pub(super) struct SquaredChange {
+    pub(super) integer: BigUint,
+    pub(super) exponent: i32,
+}
+
+impl SquaredChange {
+    /// An exact integer.
+    pub(super) fn integer(integer: BigUint) -> Self {
+        Self { integer, exponent: 0 }
+    }
+
+    /// The square of a finite positive number, exactly.
+    pub(super) fn of(value: f64) -> Self {
+        let (mantissa, exponent) = dyadic(value);
+        Self { integer: BigUint::from(mantissa) * mantissa, exponent: 2 * exponent }
+    }
+
+    fn ceiling_of_product(&self, factor: &BigUint) -> BigUint {
+        let product = &self.integer * factor;
+        if self.exponent >= 0 {
+            product << self.exponent.unsigned_abs()
+        } else {
+            let unit = BigUint::from(1_u32) << self.exponent.unsigned_abs();
+            (product + &unit - 1_u32) / unit
+        }
+    }
+}
+
+/// The least integer not below `value²`, for a finite non-negative value, with a margin for how it was computed.
+pub(super) fn generous_square(value: f64) -> BigUint {
+    ceiling(value * value * (1.0 + 1e-12))
+}

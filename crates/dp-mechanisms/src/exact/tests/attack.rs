@@ -1,0 +1,68 @@
+//! An attack on floating point noise that succeeds on the idealized mode and learns nothing from the exact one.
+
+use super::*;
+use crate::mechanism::Mechanism;
+use crate::{Budget, Plan};
+
+/// Whether a number can be what the idealized mode releases when the true sum is zero.
+///
+/// It is then the rounded product of σ and a double v. Where the product keeps the exponent of v, consecutive products
+/// are σ/2^⌊log2 σ⌋ units in the last place apart, so up to half of all doubles are nobody's product.
+fn is_product(released: f64, sigma: f64) -> bool {
+    let near = released / sigma;
+    [near.next_down(), near, near.next_up()].iter().any(|v| v * sigma == released)
+}
+
+/// How many of many releases of a one-step stream cannot come from a zero.
+fn impossible_releases(mut release: impl FnMut(u64) -> f64, sigma: f64) -> u32 {
+    (0..4000).map(|seed| u32::from(!is_product(release(seed), sigma))).sum()
+}
+
+#[test]
+fn low_bits_betray_the_idealized_mode_and_not_the_exact_one() {
+    let footprint = Footprint::scalar(0.0, 1.0, Relation::ZeroOut, Participation::Single).unwrap();
+    // σ = 1.45: half of all products keep their exponent, and a third of the doubles there is nobody's product.
+    let budget = Budget::zero_concentrated(1.0 / (2.0 * 1.45 * 1.45)).unwrap();
+    let strategy = build("identity", "count", 1).unwrap();
+    let idealized = Plan::new(strategy.clone(), footprint.clone(), budget).unwrap();
+    let sigma = idealized.sigma();
+    let float = |input: f64| {
+        impossible_releases(
+            |seed| {
+                let mut output = [0.0];
+                let seed = Seed::reproducible(seed);
+                let mut mechanism = Mechanism::reproducible(idealized.clone(), 1, seed).unwrap();
+                mechanism.release(&[input], &mut output).unwrap();
+                output[0]
+            },
+            sigma,
+        )
+    };
+    // One release in eight or so proves, with certainty, that the person is in the data. The budget allows no such proof.
+    assert_eq!(float(0.0), 0);
+    let proofs = float(1.0);
+    assert!(proofs > 400, "{proofs} of 4000");
+
+    let exact = ExactPlan::new(&strategy, footprint, 1, 1.0, budget.try_into().unwrap()).unwrap();
+    let unit = libm::ldexp(1.0, exact.strategy().bits().cast_signed());
+    let integer = |input: f64| {
+        impossible_releases(
+            |seed| {
+                let mut output = [0.0];
+                let seed = Seed::reproducible(seed);
+                let mut mechanism = ExactMechanism::reproducible(exact.clone(), seed).unwrap();
+                mechanism.release(&[input], &mut output).unwrap();
+                // Whoever is in the data: an integer over a power of two, and each of them is possible.
+                assert_eq!((output[0] * unit).fract(), 0.0);
+                assert_eq!(output[0] * unit, mechanism.measurements()[0] as f64);
+                output[0]
+            },
+            sigma,
+        )
+    };
+    // The same test fires as often for one neighbour as for the other, up to chance: five deviations of a difference
+    // of two binomial counts.
+    let (without, with) = (integer(0.0), integer(1.0));
+    let chance = 5.0 * f64::from(without + with).sqrt();
+    assert!((f64::from(with) - f64::from(without)).abs() <= chance, "{without} against {with}");
+}

@@ -1,0 +1,365 @@
+//! What the exact mode promises, tested from the outside in.
+
+mod attack;
+mod privacy;
+mod state;
+
+use std::sync::Arc;
+
+use num_bigint::{BigInt, BigUint};
+use proptest::prelude::*;
+
+use super::*;
+use crate::noise::Seed;
+use crate::sensitivity::{Footprint, Participation, Relation};
+use crate::strategy::{self, Strategy};
+use crate::workload::Workload;
+
+fn build(name: &str, workload: &str, steps: usize) -> crate::Result<Arc<dyn Strategy>> {
+    let workload: Workload = workload.parse()?;
+    strategy::build(name, &workload, steps, Participation::Single)
+}
+
+fn scalar(low: f64, high: f64) -> Footprint {
+    Footprint::scalar(low, high, Relation::Replace, Participation::Single).unwrap()
+}
+
+const BUDGET: ExactBudget = ExactBudget::Approximate { epsilon: 1.0, delta: 1e-6 };
+
+fn plan(name: &str, workload: &str, steps: usize, dimension: usize, grid: f64) -> crate::Result<ExactPlan> {
+    ExactPlan::new(&build(name, workload, steps)?, scalar(-1.0, 2.0), dimension, grid, BUDGET)
+}
+
+/// Every entry of C̃ as a big integer, from its parts.
+fn matrix(strategy: &IntegerStrategy) -> Vec<Vec<BigInt>> {
+    use super::integer::Entries;
+    let n = strategy.steps();
+    let lower = |entry: &dyn Fn(usize, usize) -> BigInt| {
+        (0..n).map(|i| (0..n).map(|j| if i >= j { entry(i, j) } else { BigInt::ZERO }).collect()).collect()
+    };
+    match &strategy.entries {
+        Entries::Toeplitz { coefficients, .. } => lower(&|i, j| coefficients[i - j].into()),
+        Entries::Scaled { rows, coefficients, columns, .. } => {
+            lower(&|i, j| BigInt::from(rows[i]) * coefficients[i - j] * columns[j])
+        }
+        Entries::Dense { packed, .. } => lower(&|i, j| packed[i * (i + 1) / 2 + j].into()),
+        Entries::LeftNodes { bits } | Entries::AllNodes { bits } => {
+            let nodes = strategy.source().materialize().unwrap().strategy;
+            nodes
+                .rows()
+                .into_iter()
+                .map(|row| row.iter().map(|entry| BigInt::from(*entry as i64) << *bits).collect())
+                .collect()
+        }
+    }
+}
+
+/// A mechanism whose noise is subtracted again leaves C̃x, which must be that of big integers.
+fn measured_without_noise(plan: &ExactPlan, inputs: &[Vec<i64>]) -> Vec<Vec<BigInt>> {
+    let mut mechanism = ExactMechanism::reproducible(plan.clone(), Seed::reproducible(5)).unwrap();
+    let mut noise = noise::IntegerNoise::new(Seed::reproducible(5), plan.dimension(), plan.sampler());
+    let mut output = vec![0.0; plan.dimension()];
+    let mut rows = Vec::new();
+    for input in inputs {
+        mechanism.release_units(input, &mut output).unwrap();
+        for measured in mechanism.measurements().chunks_exact(plan.dimension()) {
+            let mut z = vec![0; plan.dimension()];
+            noise.add_row(rows.len(), &mut z);
+            rows.push(measured.iter().zip(z).map(|(y, z)| BigInt::from(*y) - z).collect());
+        }
+    }
+    rows
+}
+
+fn by_big_integers(plan: &ExactPlan, inputs: &[Vec<i64>]) -> Vec<Vec<BigInt>> {
+    matrix(plan.strategy())
+        .iter()
+        .map(|row| {
+            (0..plan.dimension())
+                .map(|j| row.iter().zip(inputs).map(|(c, x)| c * x[j]).sum::<BigInt>())
+                .collect()
+        })
+        .collect()
+}
+
+#[test]
+fn measurements_at_the_extremes_of_the_bounds_are_those_of_big_integers() {
+    let mut covered = 0;
+    for name in strategy::NAMES {
+        for workload in ["count", "average", "window:40", "poly:0.5"] {
+            for grid in [1.0, 1e-3, 2.0_f64.powi(-18)] {
+                let Ok(plan) = plan(name, workload, 150, 2, grid) else { continue };
+                covered += 1;
+                let (low, high) = ((-1.0 / grid).round() as i64, (2.0 / grid).round() as i64);
+                // All at the upper bound, all at the lower, alternating, and a single change of sign.
+                let shapes: [&dyn Fn(usize) -> i64; 4] =
+                    [&|_| high, &|_| low, &|t| if t % 2 == 0 { low } else { high }, &|t| {
+                        if t < 75 { high } else { low }
+                    }];
+                for pair in shapes.windows(2) {
+                    let inputs: Vec<Vec<i64>> = (0..150).map(|t| vec![pair[0](t), pair[1](t)]).collect();
+                    assert!(
+                        measured_without_noise(&plan, &inputs) == by_big_integers(&plan, &inputs),
+                        "{name} {workload} on {grid}"
+                    );
+                }
+            }
+        }
+    }
+    assert!(covered > 40, "{covered}");
+}
+
+#[test]
+fn widest_bounds_that_a_plan_accepts_do_not_overflow() {
+    // The largest inputs of all, with sums of 79 bits.
+    let strategy = build("output", "count", 600).unwrap();
+    let budget = ExactBudget::ZeroConcentrated { rho: 1e10 };
+    let plan = ExactPlan::new(&strategy, scalar(-1e15, 1e15), 1, 1.0, budget).unwrap();
+    let inputs: Vec<Vec<i64>> =
+        (0..600).map(|t| vec![if t < 599 { 1_000_000_000_000_000 } else { -1 }]).collect();
+    assert!(measured_without_noise(&plan, &inputs) == by_big_integers(&plan, &inputs));
+    // And wider ones are refused rather than cut.
+    assert!(ExactPlan::new(&strategy, scalar(-1e16, 1e16), 1, 1.0, budget).is_err());
+    assert!(ExactPlan::new(&strategy, scalar(-1e15, 1e15), 1, 1.0, BUDGET).is_err());
+}
+
+#[test]
+fn sensitivities_are_exact_or_above_for_every_admissible_change() {
+    let participations: Vec<Participation> =
+        ["single", "2:1", "2:3", "3:2", "8:1"].iter().map(|text| text.parse().unwrap()).collect();
+    let n = 8_usize;
+    let mut covered = 0;
+    for name in strategy::NAMES {
+        for workload in ["count", "average", "window:3", "exp:1.5", "momentum:0.9"] {
+            let Ok(strategy) = build(name, workload, n) else { continue };
+            let Ok(integer) = IntegerStrategy::new(&strategy, ENTRY_BITS) else { continue };
+            covered += 1;
+            let matrix = matrix(&integer);
+            for participation in &participations {
+                let bound = BigInt::from(integer.squared_sensitivity(*participation).unwrap());
+                let absolute = BigInt::from(integer.absolute_sensitivity(*participation).unwrap());
+                let (mut worst, mut worst_absolute) = (BigInt::ZERO, BigInt::ZERO);
+                for code in 0..3_u32.pow(8) {
+                    let signs: Vec<i32> =
+                        (0..8).map(|j| (code / 3_u32.pow(j) % 3).cast_signed() - 1).collect();
+                    let used: Vec<usize> = (0..n).filter(|j| signs[*j] != 0).collect();
+                    if used.len() > participation.times_within(n)
+                        || used.windows(2).any(|pair| pair[1] - pair[0] < participation.separation())
+                    {
+                        continue;
+                    }
+                    let moved: Vec<BigInt> = matrix
+                        .iter()
+                        .map(|row| used.iter().map(|j| &row[*j] * signs[*j]).sum::<BigInt>())
+                        .collect();
+                    worst = worst.max(moved.iter().map(|value| value * value).sum());
+                    worst_absolute = worst_absolute
+                        .max(moved.iter().map(|value| BigInt::from(value.magnitude().clone())).sum());
+                }
+                assert!(bound >= worst, "{name} {workload} {participation}: {bound} < {worst}");
+                assert!(absolute >= worst_absolute, "{name} {workload} {participation}");
+                if *participation == Participation::Single || (name == &"sqrt" && workload == "count") {
+                    assert_eq!(bound, worst, "{name} {workload} {participation}");
+                }
+            }
+        }
+    }
+    assert!(covered >= 20, "{covered}");
+}
+
+#[test]
+fn releases_are_the_statistic_plus_noise_of_the_stated_size() {
+    for name in strategy::NAMES {
+        for workload in ["count", "average", "window:5", "exp:1.2", "momentum:0.8", "poly:0.7"] {
+            let steps = 40;
+            let Ok(plan) = plan(name, workload, steps, 1, 0.125) else { continue };
+            let (mut squares, mut worst) = (0.0, 0.0_f64);
+            for seed in 0..60 {
+                let mut mechanism =
+                    ExactMechanism::reproducible(plan.clone(), Seed::reproducible(seed)).unwrap();
+                let mut truth = workload.parse::<Workload>().unwrap().stream(steps, 1).unwrap();
+                let (mut output, mut exact) = ([0.0], [0.0]);
+                for t in 0..steps {
+                    let input = [(t % 9) as f64 * 0.125];
+                    truth.push(&input, &mut exact).unwrap();
+                    let release = mechanism.release(&input, &mut output).unwrap();
+                    let error = (output[0] - exact[0]) / release.standard_deviation;
+                    squares += error * error / (60 * steps) as f64;
+                    worst = worst.max(error.abs());
+                }
+            }
+            // 60 independent streams: the mean square of standardized errors is within a factor of two of one.
+            assert!((0.5..2.0).contains(&squares) && worst < 7.0, "{name} {workload}: {squares}, {worst}");
+        }
+    }
+}
+
+#[test]
+fn exact_errors_are_those_of_the_idealized_mode() {
+    let steps = 1024;
+    let footprint = || Footprint::scalar(0.0, 1.0, Relation::ZeroOut, Participation::Single).unwrap();
+    for (name, tolerance) in [
+        ("sqrt", 1e-9),
+        ("normalized-sqrt", 1e-3),
+        ("scaled-sqrt", 1e-3),
+        ("binary-tree", 1e-12),
+        ("identity", 1e-12),
+    ] {
+        let strategy = build(name, "count", steps).unwrap();
+        let budget = crate::Budget::approximate(1.0, 1e-6).unwrap();
+        let idealized = crate::Plan::new(strategy.clone(), footprint(), budget).unwrap();
+        let exact = ExactPlan::new(&strategy, footprint(), 1, 1.0, budget.try_into().unwrap()).unwrap();
+        let expected =
+            strategy.sensitivity(Participation::Single).unwrap().squared * idealized.row_norms().mean();
+        let factor = exact.mean_squared_error_factor(Participation::Single).unwrap();
+        assert!((factor / expected - 1.0).abs() < tolerance, "{name}: E2 = {factor} against {expected}");
+        // And the calibration adds nothing: the released noise itself is the same.
+        for step in [1, 100, 1024] {
+            let ratio = exact.standard_deviation(step).unwrap() / idealized.standard_deviation(step).unwrap();
+            assert!((ratio - 1.0).abs() < 30.0 * tolerance.max(1e-9), "{name} at {step}: {ratio}");
+        }
+    }
+}
+
+#[test]
+fn inputs_off_the_grid_move_releases_by_no_more_than_stated() {
+    let plan = plan("sqrt", "window:6", 30, 1, 0.25).unwrap();
+    let run = |shift: f64| {
+        let mut mechanism = ExactMechanism::reproducible(plan.clone(), Seed::reproducible(1)).unwrap();
+        let mut output = [0.0];
+        (0..30)
+            .map(|_| {
+                mechanism.release(&[0.5 + shift], &mut output).unwrap();
+                output[0]
+            })
+            .collect::<Vec<f64>>()
+    };
+    let (on, off) = (run(0.0), run(0.12));
+    assert_eq!(on, off, "0.62 is rounded to 0.5");
+    for step in [1, 6, 30] {
+        let bound = plan.quantization(step).unwrap();
+        assert_eq!(bound, 0.125 * step.min(6) as f64);
+    }
+}
+
+#[test]
+fn plans_that_cannot_be_exact_are_refused() {
+    let count = build("sqrt", "count", 64).unwrap();
+    let make =
+        |footprint, dimension, grid, budget| ExactPlan::new(&count, footprint, dimension, grid, budget);
+    assert!(make(scalar(0.0, 1.0), 0, 1.0, BUDGET).is_err());
+    for grid in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e-300, 10.0] {
+        assert!(make(scalar(0.0, 1.0), 1, grid, BUDGET).is_err(), "{grid}");
+    }
+    let ball = Footprint::ball(1.0, Relation::ZeroOut, Participation::Single).unwrap();
+    assert!(make(ball.clone(), 3, 0.01, ExactBudget::pure(1.0).unwrap()).is_err());
+    assert!(make(ball, 3, 0.01, BUDGET).is_ok());
+    let full = build("honaker-full", "count", 64).unwrap();
+    let refused = ExactPlan::new(&full, scalar(0.0, 1.0), 1, 1.0, BUDGET).unwrap_err();
+    assert!(refused.to_string().contains("honaker-online"), "{refused}");
+}
+
+#[test]
+fn vectors_are_checked_after_rounding() {
+    let footprint = Footprint::ball(1.0, Relation::Replace, Participation::Single).unwrap();
+    let strategy = build("sqrt", "count", 16).unwrap();
+    let plan = ExactPlan::new(&strategy, footprint, 3, 0.01, BUDGET).unwrap();
+    // (1/0.01 + sqrt(3)/2)², doubled for replacement.
+    let squared = plan.strategy().squared_sensitivity(Participation::Single).unwrap();
+    let change = (100.0 + 3.0_f64.sqrt() / 2.0).powi(2) * 4.0;
+    let ratio = integer::to_f64(plan.sensitivity()) / (integer::to_f64(&squared) * change);
+    assert!((1.0..1.001).contains(&ratio), "{ratio}");
+    let mut mechanism = ExactMechanism::reproducible(plan, Seed::reproducible(0)).unwrap();
+    let mut output = [0.0; 3];
+    assert!(mechanism.release(&[0.6, 0.6, 0.6], &mut output).is_err());
+    assert!(mechanism.release_units(&[101, 0, 0], &mut output).is_err());
+    assert_eq!(mechanism.step(), 0);
+    mechanism.release(&[0.6, 0.0, -0.8], &mut output).unwrap();
+}
+
+#[test]
+fn encoded_events_must_lie_on_the_grid() {
+    let term = crate::sensitivity::Term { weight: 2.0_f64.sqrt(), participation: Participation::Single };
+    let footprint = Footprint::encoded(vec![term], Relation::Replace).unwrap();
+    let strategy = build("honaker-online", "count", 16).unwrap();
+    let plan = ExactPlan::new(&strategy, footprint, 2, 1.0, BUDGET).unwrap();
+    // 2 · levels · 4^bits, rounded up a little because the weight is the double above sqrt(2).
+    let expected = 2.0 * 5.0 * 4.0_f64.powi(plan.strategy().bits().cast_signed());
+    assert!((1.0..1.0 + 1e-12).contains(&(integer::to_f64(plan.sensitivity()) / expected)));
+    let mut mechanism = ExactMechanism::reproducible(plan, Seed::reproducible(0)).unwrap();
+    let mut output = [0.0; 2];
+    assert!(mechanism.release(&[0.5, 0.0], &mut output).is_err());
+    assert!(mechanism.release(&[1e12, 0.0], &mut output).is_err());
+    mechanism.release(&[3.0, -1.0], &mut output).unwrap();
+}
+
+#[test]
+fn pure_budgets_pay_for_every_level() {
+    let strategy = build("binary-tree", "count", 1000).unwrap();
+    let footprint = Footprint::scalar(0.0, 3.0, Relation::ZeroOut, Participation::Single).unwrap();
+    let plan = ExactPlan::new(&strategy, footprint, 1, 1.0, ExactBudget::pure(0.5).unwrap()).unwrap();
+    let bits = plan.strategy().bits();
+    assert_eq!(*plan.sensitivity(), BigUint::from(10_u32 * 3) << bits);
+    let NoiseParameter::Scale { numerator, denominator } = plan.noise() else { panic!("{plan:?}") };
+    assert_eq!(BigUint::from(numerator), (BigUint::from(60_u32) << bits) * denominator);
+    // One node: variance 2 s² with s = 30/0.5.
+    let deviation = plan.standard_deviation(512).unwrap();
+    assert!((deviation - 60.0 * 2.0_f64.sqrt()).abs() < 1e-6, "{deviation}");
+    let mut mechanism = ExactMechanism::new(plan).unwrap();
+    mechanism.release(&[3.0], &mut [0.0]).unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn any_plan_is_refused_or_has_enough_noise(
+        name in prop::sample::select(strategy::NAMES),
+        steps in 1_usize..40,
+        log_bound in -20.0_f64..40.0,
+        log_grid in -60.0_f64..20.0,
+        log_epsilon in -8.0_f64..6.0,
+        kind in 0..3,
+    ) {
+        let (bound, grid, epsilon) = (log_bound.exp2(), log_grid.exp2(), log_epsilon.exp());
+        let budget = match kind {
+            0 => ExactBudget::Approximate { epsilon, delta: 1e-7 },
+            1 => ExactBudget::ZeroConcentrated { rho: epsilon },
+            _ => ExactBudget::Pure { epsilon },
+        };
+        let footprint = Footprint::scalar(-bound, bound, Relation::ZeroOut, Participation::Single).unwrap();
+        let made = build(name, "count", steps)
+            .and_then(|strategy| ExactPlan::new(&strategy, footprint, 1, grid, budget));
+        prop_assume!(made.is_ok());
+        let plan = made.unwrap();
+        let sensitivity = plan.sensitivity().clone();
+        match (plan.noise(), budget) {
+            (NoiseParameter::SquaredScale { numerator, denominator }, ExactBudget::ZeroConcentrated { rho }) => {
+                // σ² ≥ Δ²/(2ρ), checked in integers: ρ = m 2^e.
+                let (mantissa, exponent) = integer::dyadic(2.0 * rho);
+                let (mut left, mut right) = (BigUint::from(numerator) * mantissa, sensitivity * denominator);
+                if exponent >= 0 { left <<= exponent.unsigned_abs() } else { right <<= exponent.unsigned_abs() }
+                prop_assert!(left >= right);
+            }
+            (NoiseParameter::SquaredScale { numerator, denominator }, ExactBudget::Approximate { epsilon, delta }) => {
+                let variance = numerator as f64 / denominator as f64;
+                let measurements = plan.strategy().measurements() as f64;
+                let claimed = budget::delta_of_discrete_gaussian(
+                    epsilon, integer::to_f64(&sensitivity) * (1.0 - 1e-12), variance, measurements,
+                ).unwrap();
+                prop_assert!(claimed <= delta * (1.0 + 1e-6), "{claimed}");
+            }
+            (NoiseParameter::Scale { numerator, denominator }, ExactBudget::Pure { epsilon }) => {
+                let (mantissa, exponent) = integer::dyadic(epsilon);
+                let (mut left, mut right) = (BigUint::from(numerator) * mantissa, sensitivity * denominator);
+                if exponent >= 0 { left <<= exponent.unsigned_abs() } else { right <<= exponent.unsigned_abs() }
+                prop_assert!(left >= right);
+            }
+            _ => prop_assert!(false),
+        }
+        // And it runs.
+        let mut mechanism = ExactMechanism::reproducible(plan, Seed::reproducible(0)).unwrap();
+        for _ in 0..steps {
+            mechanism.release(&[bound], &mut [0.0]).unwrap();
+        }
+    }
+}
