@@ -15,24 +15,19 @@ const EXACT_LIMIT: usize = 8192;
 /// `C = T`: for Toeplitz workloads `b = a/c` and the norms are partial sums.
 pub(super) fn unscaled(workload: &Workload, inverse: &[f64]) -> Result<RowNorms> {
     let steps = inverse.len();
-    match workload.kind() {
-        Kind::Average => {
-            let mut squared = prefix_sums_of_squares(&series::product(&series::count(steps), inverse, steps));
-            for (index, norm) in squared.iter_mut().enumerate() {
-                *norm /= ((index + 1) * (index + 1)) as f64;
-            }
-            Ok(RowNorms::exact(squared))
+    let norms = |weights: &[f64]| prefix_sums_of_squares(&series::product(weights, inverse, steps));
+    if *workload.kind() == Kind::Average {
+        let mut squared = norms(&series::count(steps));
+        for (index, norm) in squared.iter_mut().enumerate() {
+            *norm /= (index as f64 + 1.0).powi(2);
         }
-        _ => match workload.series(steps)? {
-            Some(weights) => {
-                Ok(RowNorms::exact(prefix_sums_of_squares(&series::product(&weights, inverse, steps))))
-            }
-            None => {
-                let identity = Scaling { rows: vec![1.0; steps], column_norms: vec![1.0; steps] };
-                scaled(workload, inverse, &identity)
-            }
-        },
+        return Ok(RowNorms::exact(squared));
     }
+    if let Some(weights) = workload.series(steps)? {
+        return Ok(RowNorms::exact(norms(&weights)));
+    }
+    let identity = Scaling { rows: vec![1.0; steps], column_norms: vec![1.0; steps] };
+    scaled(workload, inverse, &identity)
 }
 
 /// `C = D1 · T · D2`.
@@ -46,20 +41,22 @@ pub(super) fn scaled(workload: &Workload, inverse: &[f64], scaling: &Scaling) ->
         return interpolated(workload, inverse, scaling);
     }
     let weights = weights_without_recurrence(workload, steps)?;
-    let squared = (0..steps)
+    // Parts of fixed size, summed in order: the same numbers however many threads there are.
+    let part = steps.div_ceil(64);
+    let parts: Vec<Array1<f64>> = (0..steps.div_ceil(part))
         .into_par_iter()
-        .fold(
-            || (Array1::<f64>::zeros(steps), vec![0.0; steps]),
-            |(mut norms, mut column), index| {
+        .map(|index| {
+            let (mut norms, mut column) = (Array1::<f64>::zeros(steps), vec![0.0; steps]);
+            for index in index * part..((index + 1) * part).min(steps) {
                 decoder_column(workload, weights.as_deref(), inverse, scaling, index, &mut column);
                 for (norm, value) in norms.iter_mut().zip(&column).skip(index) {
                     *norm += value * value;
                 }
-                (norms, column)
-            },
-        )
-        .map(|(norms, _)| norms)
-        .reduce(|| Array1::zeros(steps), |left, right| left + right);
+            }
+            norms
+        })
+        .collect();
+    let squared = parts.into_iter().fold(Array1::zeros(steps), |sum, part| sum + part);
     Ok(RowNorms::exact(squared.to_vec()))
 }
 
