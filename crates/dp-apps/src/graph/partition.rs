@@ -25,10 +25,12 @@ impl Partition {
         (0..self.side.len()).filter(|vertex| !self.side[*vertex]).collect()
     }
 
-    /// The weight across per pair of vertices on different sides, which [`sparsest_cut`] makes small.
+    /// The weight across per pair of vertices on different sides, which [`sparsest_cut`] makes small; infinite if a
+    /// side is empty.
     pub fn sparsity(&self) -> f64 {
         let first = self.side.iter().filter(|side| **side).count();
-        self.weight / (first * (self.side.len() - first)) as f64
+        let separated = first * (self.side.len() - first);
+        if separated == 0 { f64::INFINITY } else { self.weight / separated as f64 }
     }
 
     fn of(adjacency: &Array2<f64>, side: Vec<bool>) -> Self {
@@ -245,8 +247,8 @@ pub fn sparsest_cut(pairs: VertexPairs, weights: &[f64]) -> Result<Partition> {
         for vertex in 0..vertices {
             let before = best.clone();
             flip(&adjacency, &mut best, vertex);
-            // An empty side makes the sparsity NaN, which is not smaller than anything.
-            if best.sparsity() < before.sparsity() * (1.0 - 1e-12) {
+            // Less than rounding would be no improvement, and might come back for ever.
+            if best.sparsity() < before.sparsity() - 1e-12 * before.sparsity().abs() {
                 improved = true;
             } else {
                 best = before;

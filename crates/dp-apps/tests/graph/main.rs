@@ -1,0 +1,6 @@
+//! Graphs: what one edge can change, checked exhaustively; the noise of cuts; what projection is worth.
+
+mod cuts;
+mod functions;
+mod projection;
+mod small_worlds;
