@@ -64,7 +64,8 @@ fn functions(criterion: &mut Criterion) {
         ("triangles", GraphFunction::Triangles { degree_bound: 50 }),
         ("degree histogram", GraphFunction::DegreeHistogram { degree_bound: 50 }),
     ] {
-        let mut group = criterion.benchmark_group(format!("graph {name}, 1000 vertices, 64 updates per step"));
+        let mut group =
+            criterion.benchmark_group(format!("graph {name}, 1000 vertices, 64 updates per step"));
         group.sample_size(10).throughput(Throughput::Elements((STEPS * PER_STEP) as u64));
         let dimension = function.dimension();
         group.bench_function("not private", |bencher| {
@@ -103,7 +104,9 @@ fn projection(criterion: &mut Criterion) {
     let (mut input, mut output) = (vec![0.0; encoding.dimension()], vec![0.0; encoding.dimension()]);
     encoding.encode(&edges(100)[..200], &mut input).unwrap();
     mechanism.release(&input, &mut output).unwrap();
-    group.bench_function("clip", |bencher| bencher.iter(|| clip(encoding.pairs(), black_box(&output)).unwrap()));
+    group.bench_function("clip", |bencher| {
+        bencher.iter(|| clip(encoding.pairs(), black_box(&output)).unwrap())
+    });
     group.bench_function("project", |bencher| {
         bencher.iter(|| project(encoding.pairs(), black_box(&output)).unwrap());
     });

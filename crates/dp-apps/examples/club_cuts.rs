@@ -18,7 +18,8 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut mechanism = Mechanism::reproducible(plan, encoding.dimension(), Seed::reproducible(1977))?;
 
     // Those who stayed with the instructor (0), and those who left with the administrator (33).
-    let instructor: Vec<usize> = (0..34).filter(|v| [0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12, 13, 16, 17, 19, 21].contains(v)).collect();
+    let instructor: Vec<usize> =
+        (0..34).filter(|v| [0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12, 13, 16, 17, 19, 21].contains(v)).collect();
     let administrator: Vec<usize> = (0..34).filter(|v| !instructor.contains(v)).collect();
 
     let mut truth = vec![0.0; encoding.dimension()];
@@ -39,7 +40,11 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
         if week % 13 == 0 {
             let answer = encoding.cut(&released, &instructor, &administrator, release.standard_deviation)?;
             let exact = encoding.cut(&truth, &instructor, &administrator, 0.0)?.value;
-            println!("{week:>4}   {:>7.0} ± {:<5.0} {exact:>7}", answer.value, 1.96 * answer.standard_deviation);
+            println!(
+                "{week:>4}   {:>7.0} ± {:<5.0} {exact:>7}",
+                answer.value,
+                1.96 * answer.standard_deviation
+            );
         }
     }
 
@@ -51,7 +56,10 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
     let total: f64 = truth.iter().sum();
     let shares = [&projected.weights, &clipped.weights].map(|weights| weights.iter().sum::<f64>() / total);
-    println!("messages in all, as a share of the truth: {:.2} projected, {:.2} clipped", shares[0], shares[1]);
+    println!(
+        "messages in all, as a share of the truth: {:.2} projected, {:.2} clipped",
+        shares[0], shares[1]
+    );
 
     let sparse = sparsest_cut(pairs, &projected.weights)?;
     let circle = if sparse.first().len() < 17 { sparse.first() } else { sparse.second() };

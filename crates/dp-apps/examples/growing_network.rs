@@ -40,7 +40,9 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         println!("{name:<24}{:>12.1}{:>12.1}{exact:>12.1}", released[0], 1.96 * deviation);
     }
-    println!("\n(The forest is lighter the better people are connected: distances between them are at most 1.)");
+    println!(
+        "\n(The forest is lighter the better people are connected: distances between them are at most 1.)"
+    );
     Ok(())
 }
 

@@ -55,9 +55,10 @@ fn functions_and_cuts_come_out_right() {
         assert!(close, "{arguments:?}: {released:?}");
     }
     let degrees = values(&graph(directory.path(), ROWS, &["degrees", "--degree-bound", "2"]));
-    assert_eq!(degrees.iter().map(|count| count.round() as i64).collect::<Vec<_>>(), [
-        2, 2, 0, 1, 0, 3, 1, 0, 3, 0, 0, 4
-    ]);
+    assert_eq!(
+        degrees.iter().map(|count| count.round() as i64).collect::<Vec<_>>(),
+        [2, 2, 0, 1, 0, 3, 1, 0, 3, 0, 0, 4]
+    );
     assert_eq!(values(&graph(directory.path(), ROWS, &["weights"])).len(), 4 * 6);
 }
 
@@ -84,6 +85,9 @@ fn a_continued_run_equals_an_uninterrupted_one() {
             // Fewer rows than were used already cannot be continued.
             let lost = resumed("step,u,v,weight\n1,0,1,0.5\n");
             assert_eq!(lost.status.code(), Some(1));
+            let other = ["--mu", "1", "--state", &state, "--output", &part, "--degree-bound", "11"];
+            let other = graph(directory.path(), ROWS, &[&["triangles"][..], json, &other].concat());
+            assert_eq!(other.status.code(), Some(1), "another function is not a continuation");
             for file in [&state, &part] {
                 fs::remove_file(file).unwrap();
             }
@@ -94,7 +98,7 @@ fn a_continued_run_equals_an_uninterrupted_one() {
 #[test]
 fn refuses_with_the_place_and_a_remedy() {
     let directory = tempfile::tempdir().unwrap();
-    let cases: [(&str, &[&str], i32, &str); 9] = [
+    let cases: [(&str, &[&str], i32, &str); 10] = [
         ("step,u\n1,0\n", &["edges"], 1, "no column `v`"),
         ("step,u,v\n1,0,4\n", &["edges"], 1, "vertex 4"),
         ("step,u,v\n1,2,2\n", &["edges"], 1, "itself"),
@@ -102,6 +106,7 @@ fn refuses_with_the_place_and_a_remedy() {
         ("step,u,v\n7,0,1\n", &["edges"], 1, "beyond the 6"),
         ("step,u,v,weight\n1,0,1,3\n", &["weights"], 1, "outside [-1, 1]"),
         ("step,u,v,weight\n1,0,1,-1\n", &["edges"], 1, "weight -1"),
+        (ROWS, &["edges", "--state", "nowhere"], 2, "--output FILE"),
         (ROWS, &["cuts"], 2, "--cut"),
         (ROWS, &["cuts", "--cut", "0,1:1"], 2, "twice"),
     ];

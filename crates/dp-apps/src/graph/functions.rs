@@ -84,7 +84,11 @@ impl GraphFunction {
             Self::SpanningForest { largest_weight } => {
                 if !(largest_weight > 0.0 && largest_weight.is_finite()) {
                     let range = "a finite number above 0";
-                    return Err(GraphError::OutOfRange { what: "largest weight", value: largest_weight, range });
+                    return Err(GraphError::OutOfRange {
+                        what: "largest weight",
+                        value: largest_weight,
+                        range,
+                    });
                 }
                 Ok(2.0 * largest_weight)
             }
@@ -194,7 +198,11 @@ impl GraphFunction {
                 }
                 if binomial > 1 << 53 {
                     let range = "so small that the number of stars at one vertex stays below 2^53";
-                    return Err(GraphError::OutOfRange { what: "degree bound", value: degree_bound as f64, range });
+                    return Err(GraphError::OutOfRange {
+                        what: "degree bound",
+                        value: degree_bound as f64,
+                        range,
+                    });
                 }
                 Ok(binomial as f64)
             })
@@ -237,9 +245,20 @@ enum State {
     Edges,
     Forest(SpanningForest),
     /// Kept neighbours are sorted.
-    Triangles { degree_bound: u32, arrivals: Vec<u32>, neighbours: Vec<Vec<u32>> },
-    Stars { degrees: Vec<usize>, steps: Vec<f64> },
-    Exceedances { degrees: Vec<usize>, lowest: usize, highest: usize },
+    Triangles {
+        degree_bound: u32,
+        arrivals: Vec<u32>,
+        neighbours: Vec<Vec<u32>>,
+    },
+    Stars {
+        degrees: Vec<usize>,
+        steps: Vec<f64>,
+    },
+    Exceedances {
+        degrees: Vec<usize>,
+        lowest: usize,
+        highest: usize,
+    },
 }
 
 impl FunctionStream {

@@ -76,8 +76,7 @@ mod tests {
             }
         }
         let start = Array1::from_shape_fn(size, |i| 1.0 + ((i * i) as f64).sin());
-        let expected =
-            |k: usize| 2.0 - 2.0 * (k as f64 * std::f64::consts::PI / (size as f64 + 1.0)).cos();
+        let expected = |k: usize| 2.0 - 2.0 * (k as f64 * std::f64::consts::PI / (size as f64 + 1.0)).cos();
         let pairs = lanczos(matrix.view(), &start, size).unwrap();
         for k in [1, 2, size - 1, size] {
             assert!((pairs.values[k - 1] - expected(k)).abs() < 1e-10, "{k}");

@@ -96,7 +96,9 @@ pub fn clip(pairs: VertexPairs, released: &[f64]) -> Result<Projection> {
 fn check_weights(pairs: VertexPairs, released: &[f64]) -> Result<()> {
     check_length("the weight vector", released.len(), pairs.len())?;
     match released.iter().find(|weight| !weight.is_finite()) {
-        Some(&value) => Err(GraphError::OutOfRange { what: "released weight", value, range: "a finite number" }),
+        Some(&value) => {
+            Err(GraphError::OutOfRange { what: "released weight", value, range: "a finite number" })
+        }
         None => Ok(()),
     }
 }

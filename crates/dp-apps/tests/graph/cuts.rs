@@ -115,9 +115,8 @@ fn answers_are_unbiased_with_the_stated_variance() {
     let n = runs as f64;
     let mean = standardized.iter().sum::<f64>() / n.sqrt();
     assert!(mean.abs() < 4.9, "{mean}");
-    let spread = |scale: f64| {
-        (standardized.iter().map(|z| (z / scale).powi(2)).sum::<f64>() - n) / (2.0 * n).sqrt()
-    };
+    let spread =
+        |scale: f64| (standardized.iter().map(|z| (z / scale).powi(2)).sum::<f64>() - n) / (2.0 * n).sqrt();
     println!("mean {mean:.2}, spread {:.2} standard errors", spread(1.0));
     assert!(spread(1.0).abs() < 4.9);
     for wrong in [2.0 / 3.0, 1.5] {
@@ -150,8 +149,14 @@ fn all_cuts_of_a_random_graph_stay_within_the_simultaneous_bound() {
             if s == 0 || p == 0 || s > p {
                 continue;
             }
-            let across: f64 =
-                pairs.iter().zip(&error).filter(|((u, v), _)| side(*u) + side(*v) == 3 && side(*u) != side(*v) && side(*u) * side(*v) == 2).map(|(_, e)| e).sum();
+            let across: f64 = pairs
+                .iter()
+                .zip(&error)
+                .filter(|((u, v), _)| {
+                    side(*u) + side(*v) == 3 && side(*u) != side(*v) && side(*u) * side(*v) == 2
+                })
+                .map(|(_, e)| e)
+                .sum();
             worst = worst.max(across.abs() / bounds.all_pairs(s, p, 0.1).unwrap());
         }
         failures += u32::from(worst > 1.0);
@@ -182,7 +187,9 @@ fn bounds_are_ordered_and_follow_their_formula() {
         let published = 3.0 * 2.0 * s as f64 * (34.0 * 34.0_f64.ln()).sqrt();
         assert!(error.all_cuts(s, 1.0 / 3.0).unwrap() < published, "{s}");
     }
-    for (s, p, failure) in [(0, 1, 0.1), (1, 0, 0.1), (20, 20, 0.1), (1, 1, 0.0), (1, 1, 1.0), (1, 1, f64::NAN)] {
+    for (s, p, failure) in
+        [(0, 1, 0.1), (1, 0, 0.1), (20, 20, 0.1), (1, 1, 0.0), (1, 1, 1.0), (1, 1, f64::NAN)]
+    {
         assert!(error.all_pairs(s, p, failure).is_err(), "{s} {p} {failure}");
     }
 }
@@ -193,7 +200,9 @@ fn refuses_what_is_not_a_cut_or_an_update() {
     let weights = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
     assert_eq!(encoding.cut(&weights, &[0, 1], &[2, 3], 1.0).unwrap().value, 14.0);
     assert_eq!(encoding.cut(&weights, &[0, 1], &[1], 1.0), Err(GraphError::RepeatedVertex { vertex: 1 }));
-    assert!(encoding.cut(&weights, &[0], &[4], 1.0).is_err() && encoding.cut(&[0.0], &[0], &[1], 1.0).is_err());
+    assert!(
+        encoding.cut(&weights, &[0], &[4], 1.0).is_err() && encoding.cut(&[0.0], &[0], &[1], 1.0).is_err()
+    );
     let mut input = [9.0; 6];
     for weight in [1.1, -1.1, f64::NAN, f64::INFINITY] {
         let updates = [EdgeUpdate::new(0, 1, 1.0), EdgeUpdate::new(0, 1, weight)];

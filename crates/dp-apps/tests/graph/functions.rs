@@ -125,7 +125,11 @@ fn the_smaller_published_bounds_are_refuted() {
         (GraphFunction::Stars { leaves: 2, degree_bound: 2 }, 2.0, "2·C(D-1, k-1), with degrees promised"),
         (GraphFunction::HighDegree { threshold: 1 }, 2.0, "two vertices, once each"),
         (GraphFunction::DegreeHistogram { degree_bound: 1 }, 2.0, "two vertices, once each"),
-        (GraphFunction::DegreeHistogram { degree_bound: 2 }, 8.0_f64.sqrt(), "two vertices, once in each bin"),
+        (
+            GraphFunction::DegreeHistogram { degree_bound: 2 },
+            8.0_f64.sqrt(),
+            "two vertices, once in each bin",
+        ),
     ];
     for (function, weight, reason) in wrong {
         let worst = worst_removal(&function);
@@ -143,7 +147,8 @@ fn replacing_an_edge_stays_within_twice_the_bound() {
             for place in 0..stream.len() {
                 for (u, v) in PAIRS {
                     // The pair must be a new one; the same pair may change its weight.
-                    let taken = |(other, edge): (usize, &EdgeUpdate)| other != place && (edge.u, edge.v) == (u, v);
+                    let taken =
+                        |(other, edge): (usize, &EdgeUpdate)| other != place && (edge.u, edge.v) == (u, v);
                     if stream.iter().enumerate().any(taken) {
                         continue;
                     }

@@ -14,7 +14,9 @@ fn noisy(truth: &[f64], deviation: f64, seed: u64) -> Vec<f64> {
 /// A sparse graph: a ring with chords.
 fn sparse(vertices: usize) -> (VertexPairs, Vec<f64>) {
     let pairs = VertexPairs::new(vertices).unwrap();
-    let edge = |(u, v): (usize, usize)| v - u == 1 || v - u == vertices - 1 || (u % 5 == 0 && v == (u * 3 + 7) % vertices);
+    let edge = |(u, v): (usize, usize)| {
+        v - u == 1 || v - u == vertices - 1 || (u % 5 == 0 && v == (u * 3 + 7) % vertices)
+    };
     (pairs, pairs.iter().map(|pair| f64::from(u8::from(edge(pair)))).collect())
 }
 
@@ -39,8 +41,7 @@ fn beats_clipping_on_sparse_graphs() {
         let (pairs, truth) = sparse(vertices);
         for deviation in [0.5, 2.0] {
             let released = noisy(&truth, deviation, 5);
-            let (projected, clipped) =
-                (project(pairs, &released).unwrap(), clip(pairs, &released).unwrap());
+            let (projected, clipped) = (project(pairs, &released).unwrap(), clip(pairs, &released).unwrap());
             let raw = cut_error(pairs, &released, &truth);
             let (ours, theirs) =
                 (cut_error(pairs, &projected.weights, &truth), cut_error(pairs, &clipped.weights, &truth));
@@ -61,7 +62,9 @@ fn beats_clipping_on_sparse_graphs() {
 fn leaves_graphs_alone_and_stays_within_its_bounds() {
     let (pairs, truth) = sparse(12);
     let same = project(pairs, &truth).unwrap();
-    assert!(same.spectral_error < 1e-12 && same.weights.iter().zip(&truth).all(|(a, b)| (a - b).abs() < 1e-12));
+    assert!(
+        same.spectral_error < 1e-12 && same.weights.iter().zip(&truth).all(|(a, b)| (a - b).abs() < 1e-12)
+    );
     let released = noisy(&truth, 1.0, 3);
     let projection = project(pairs, &released).unwrap();
     // The truth is non-negative, so the optimum is no worse than the noise.
@@ -100,6 +103,10 @@ fn extreme_cuts_survive_in_the_karate_club() {
     let encoding = CutEncoding::signed(34).unwrap();
     let of_truth = encoding.cut(&truth, &private.first(), &private.second(), 0.0).unwrap().value;
     let separated = (private.first().len() * private.second().len()) as f64;
-    println!("sparsity {:.4} by the private cut, {:.4} by the true one", of_truth / separated, circle.sparsity());
+    println!(
+        "sparsity {:.4} by the private cut, {:.4} by the true one",
+        of_truth / separated,
+        circle.sparsity()
+    );
     assert!(of_truth / separated < 1.5 * circle.sparsity());
 }

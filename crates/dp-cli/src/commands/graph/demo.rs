@@ -45,7 +45,8 @@ pub(super) fn run(directory: &Path, json: bool) -> Result<()> {
     let encoding = CutEncoding::with_weights(vertices, 0.0, 1.0)?;
     let pairs = encoding.pairs();
     let count = strategy::build("normalized-sqrt", &Workload::count(), WEEKS, Participation::Single)?;
-    let plan = Plan::new(count, encoding.footprint(Relation::ZeroOut)?, Budget::approximate(EPSILON, DELTA)?)?;
+    let plan =
+        Plan::new(count, encoding.footprint(Relation::ZeroOut)?, Budget::approximate(EPSILON, DELTA)?)?;
     let mut mechanism = Mechanism::reproducible(plan, encoding.dimension(), Seed::reproducible(SEED))?;
     let mut truth = vec![0.0; encoding.dimension()];
     let (mut input, mut released) = (truth.clone(), truth.clone());
@@ -72,7 +73,8 @@ pub(super) fn run(directory: &Path, json: bool) -> Result<()> {
     let answers = [values(&released)?, values(&projected.weights)?, values(&clipped.weights)?];
     std::fs::create_dir_all(directory).with_context(|| format!("cannot create `{}`", directory.display()))?;
     let (csv, svg) = (directory.join("graph.csv"), directory.join("graph.svg"));
-    let mut writer = csv::Writer::from_path(&csv).with_context(|| format!("cannot write `{}`", csv.display()))?;
+    let mut writer =
+        csv::Writer::from_path(&csv).with_context(|| format!("cannot write `{}`", csv.display()))?;
     writer.write_record(["true_cut", "released", "projected", "clipped"])?;
     for (index, exact) in exact.iter().enumerate() {
         let row = [*exact, answers[0][index], answers[1][index], answers[2][index]];
@@ -147,7 +149,8 @@ fn draw(
     let largest = exact.iter().chain(projected).chain(clipped).copied().fold(1.0, f64::max) * 1.05;
     let root = SVGBackend::new(path, (1100, 560)).into_drawing_area();
     root.fill(&WHITE)?;
-    let area = root.titled("Messages across 2000 cuts of a karate club, after 52 private weeks", ("sans-serif", 24))?;
+    let area = root
+        .titled("Messages across 2000 cuts of a karate club, after 52 private weeks", ("sans-serif", 24))?;
     let titles = ["projected to a graph", "negative weights set to zero"];
     for ((area, values), title) in area.split_evenly((1, 2)).iter().zip([projected, clipped]).zip(titles) {
         let mut chart = ChartBuilder::on(area)
@@ -171,11 +174,13 @@ fn draw(
             counts[place(*y) * CELLS + place(*x)] += 1;
         }
         let most = f64::from(counts.iter().copied().max().unwrap_or(1).max(1));
-        chart.draw_series(counts.iter().enumerate().filter(|(_, count)| **count > 0).map(|(index, count)| {
-            let (x, y) = ((index % CELLS) as f64 * cell, (index / CELLS) as f64 * cell);
-            let shade = 0.15 + 0.85 * (f64::from(*count) / most).sqrt();
-            Rectangle::new([(x, y), (x + cell, y + cell)], crate::plot::BLUE.mix(shade).filled())
-        }))?;
+        chart.draw_series(counts.iter().enumerate().filter(|(_, count)| **count > 0).map(
+            |(index, count)| {
+                let (x, y) = ((index % CELLS) as f64 * cell, (index / CELLS) as f64 * cell);
+                let shade = 0.15 + 0.85 * (f64::from(*count) / most).sqrt();
+                Rectangle::new([(x, y), (x + cell, y + cell)], crate::plot::BLUE.mix(shade).filled())
+            },
+        ))?;
         chart.draw_series(LineSeries::new(
             [(0.0, 0.0), (largest, largest)],
             crate::plot::ORANGE.stroke_width(2),

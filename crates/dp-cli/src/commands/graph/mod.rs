@@ -65,7 +65,7 @@ pub(crate) struct Graph {
     /// A name that `dp plan` lists, or auto for the best
     #[arg(long, default_value = "auto")]
     strategy: String,
-    /// Keep the state here, sealed, so that the run can be continued
+    /// Keep the state here, sealed, so that the run can be continued; needs --output
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
     /// The key of the state [default: the state's name with .key appended; made if there is none]
@@ -120,18 +120,24 @@ impl Graph {
         let (Some(release), Some(input), Some(vertices), Some(steps), Some(relation)) =
             (self.release, &self.input, self.vertices, self.steps, self.relation)
         else {
-            return Err(Usage::error("say what to release, and give --input, --vertices, --steps and --relation"));
+            return Err(Usage::error(
+                "say what to release, and give --input, --vertices, --steps and --relation",
+            ));
         };
         if self.reproducible_seed.is_some() {
             eprintln!("warning: --reproducible-seed makes releases that are NOT PRIVATE");
+        }
+        if self.state.is_some() && self.output == Path::new("-") {
+            return Err(Usage::error(
+                "--state needs --output FILE: the file tells which steps have been shown",
+            ));
         }
         if self.plot.is_some() && release == What::Weights {
             return Err(Usage::error("too many curves for --plot; release cuts or a function"));
         }
         let mut encoder = self.encoder(release, vertices)?;
         let budget = self.budget.required()?;
-        let strategy =
-            arguments::strategy(&self.strategy, &Workload::count(), steps, Participation::Single)?;
+        let strategy = arguments::strategy(&self.strategy, &Workload::count(), steps, Participation::Single)?;
         let plan = Plan::new(strategy, encoder.footprint(relation)?, budget)
             .context("this combination cannot be calibrated")?;
         let mut engine = self.engine(&plan, encoder.dimension())?;
@@ -222,7 +228,8 @@ struct Cut {
 
 impl Cut {
     fn parse(text: &str, encoding: &CutEncoding) -> Result<Self> {
-        let expected = || Usage::error(format!("`{text}` is not a cut; expected vertices such as 0,1,2:5,6 or 0,1,2:"));
+        let expected =
+            || Usage::error(format!("`{text}` is not a cut; expected vertices such as 0,1,2:5,6 or 0,1,2:"));
         let side = |part: &str| -> Result<Vec<usize>> {
             let vertices = part.split(',').filter(|vertex| !vertex.trim().is_empty());
             vertices.map(|vertex| vertex.trim().parse().map_err(|_| expected())).collect()
@@ -244,8 +251,15 @@ impl Cut {
 /// Updates to inputs, and releases to answers.
 enum Encoder {
     /// Without cuts, the weights themselves are the answers.
-    Weights { encoding: CutEncoding, cuts: Option<Vec<Cut>> },
-    Function { stream: FunctionStream, vertices: usize, what: What },
+    Weights {
+        encoding: CutEncoding,
+        cuts: Option<Vec<Cut>>,
+    },
+    Function {
+        stream: FunctionStream,
+        vertices: usize,
+        what: What,
+    },
 }
 
 impl Encoder {
@@ -279,9 +293,18 @@ impl Encoder {
                 let last = self.dimension();
                 (0..last).map(|d| format!("degree {d}")).chain([format!("degree {last} or more")]).collect()
             }
-            Self::Function { what, .. } => {
-                vec![what.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())]
-            }
+            // The parameters are part of the name: an output of other ones must not be continued.
+            Self::Function { stream, .. } => vec![match stream.function() {
+                GraphFunction::SpanningForest { largest_weight } => {
+                    format!("forest to weight {largest_weight}")
+                }
+                GraphFunction::Triangles { degree_bound } => format!("triangles to degree {degree_bound}"),
+                GraphFunction::Stars { leaves, degree_bound } => {
+                    format!("{leaves}-stars to degree {degree_bound}")
+                }
+                GraphFunction::HighDegree { threshold } => format!("degree {threshold} or more"),
+                _ => "edges".to_owned(),
+            }],
         }
     }
 
@@ -296,10 +319,12 @@ impl Encoder {
                     Ok(Answer { release: answer.value, standard_deviation: answer.standard_deviation })
                 })
                 .collect::<Result<_>>()?,
-            Self::Function { what: What::Degrees, vertices, .. } => degree_histogram(*vertices, values, deviation)
-                .into_iter()
-                .map(|(release, standard_deviation)| Answer { release, standard_deviation })
-                .collect(),
+            Self::Function { what: What::Degrees, vertices, .. } => {
+                degree_histogram(*vertices, values, deviation)
+                    .into_iter()
+                    .map(|(release, standard_deviation)| Answer { release, standard_deviation })
+                    .collect()
+            }
             _ => values.iter().map(plain).collect(),
         })
     }

@@ -55,7 +55,9 @@ impl Batches {
         let headers = reader.headers().with_context(|| format!("cannot read the header of {name}"))?;
         for column in ["step", "u", "v"] {
             if !headers.iter().any(|header| header == column) {
-                bail!("{name} has no column `{column}`; it needs the header step,u,v,weight (weight may be left out)");
+                bail!(
+                    "{name} has no column `{column}`; it needs the header step,u,v,weight (weight may be left out)"
+                );
             }
         }
         let rows = reader.into_deserialize();
