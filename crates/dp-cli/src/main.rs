@@ -32,6 +32,8 @@ enum Command {
     Release(commands::release::Release),
     /// Release a year of synthetic case counts, and draw it
     Demo(commands::demo::Demo),
+    /// Release cuts, weights or a function of a graph from a CSV of edge updates
+    Graph(Box<commands::graph::Graph>),
 }
 
 fn main() -> ExitCode {
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         Command::Calibrate(command) => command.run(),
         Command::Release(command) => command.run(),
         Command::Demo(command) => command.run(),
+        Command::Graph(command) => command.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

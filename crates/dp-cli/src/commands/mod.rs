@@ -2,5 +2,6 @@
 
 pub(crate) mod calibrate;
 pub(crate) mod demo;
+pub(crate) mod graph;
 pub(crate) mod plan;
 pub(crate) mod release;

@@ -1,0 +1,429 @@
+//! `dp graph`: cuts, edge weights or a function of a graph, released after every step.
+
+mod demo;
+mod series;
+mod updates;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+use dp_apps::graph::{CutEncoding, FunctionStream, GraphFunction, VertexPairs, degree_histogram};
+use dp_mechanisms::{
+    DurableMechanism, Footprint, Mechanism, Participation, Plan, Relation, Seed, StateFile, Workload,
+};
+
+use self::series::{Answer, Series};
+use self::updates::Batches;
+use crate::arguments::{self, BudgetArguments, Usage};
+use crate::plot::{self, Curve, Panel};
+
+/// Release cuts, weights or a function of a graph from a CSV of edge updates
+///
+/// Reads rows `step,u,v,weight`, ordered by step, vertices counted from 0, and writes
+/// `step,name,release,standard_deviation` after every step. All lines together satisfy the budget.
+///
+/// For weights and cuts one update is protected, with a weight in --weights. For functions of the graph (edges, forest,
+/// triangles, stars, high-degree, degrees) the graph only grows, and one edge is protected with all its insertions.
+///
+/// With --state the run can be interrupted and continued: give the same rows again, followed by those of new steps.
+#[derive(Args)]
+pub(crate) struct Graph {
+    /// What to release
+    #[arg(value_enum, required_unless_present = "demo")]
+    release: Option<What>,
+    /// The CSV file with the columns step, u, v, weight, or - for standard input
+    #[arg(long, value_name = "FILE|-", required_unless_present = "demo")]
+    input: Option<PathBuf>,
+    /// The number of vertices
+    #[arg(long, required_unless_present = "demo")]
+    vertices: Option<usize>,
+    /// The number of steps that the guarantee is planned for
+    #[arg(long, value_parser = arguments::steps, required_unless_present = "demo")]
+    steps: Option<usize>,
+    /// What is protected: that an update (an edge) is there at all (zero-out), or which one it is (replace)
+    #[arg(long, value_name = "zero-out|replace", required_unless_present = "demo")]
+    relation: Option<Relation>,
+    /// What the weight of an update may be, for weights and cuts
+    #[arg(long, value_name = "LO:HI", default_value = "-1:1", value_parser = arguments::bounds, allow_hyphen_values = true)]
+    weights: (f64, f64),
+    /// A cut to release, such as 0,1,2:5,6 or 0,1,2: against all others; may be repeated
+    #[arg(long = "cut", value_name = "S:P")]
+    cuts: Vec<String>,
+    /// The largest weight of an edge, for forest
+    #[arg(long, default_value = "1")]
+    largest_weight: f64,
+    /// The degree up to which edges count, for triangles, stars and degrees; choose it without looking at the data
+    #[arg(long, default_value = "10")]
+    degree_bound: usize,
+    /// The leaves of a star
+    #[arg(long, default_value = "2")]
+    leaves: usize,
+    /// The degree from which a vertex counts, for high-degree
+    #[arg(long, default_value = "10")]
+    threshold: usize,
+    /// A name that `dp plan` lists, or auto for the best
+    #[arg(long, default_value = "auto")]
+    strategy: String,
+    /// Keep the state here, sealed, so that the run can be continued; needs --output
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
+    /// The key of the state [default: the state's name with .key appended; made if there is none]
+    #[arg(long, value_name = "FILE", requires = "state")]
+    state_key: Option<PathBuf>,
+    /// Where releases go, or - for standard output
+    #[arg(long, value_name = "FILE|-", default_value = "-")]
+    output: PathBuf,
+    /// Draw the releases with their 95 % bands
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+    /// Write one JSON object per line instead of CSV
+    #[arg(long)]
+    json: bool,
+    /// NOT PRIVATE: noise that everybody can repeat and subtract, for tests and demonstrations
+    #[arg(long, value_name = "NUMBER")]
+    reproducible_seed: Option<u64>,
+    /// Release the messages of a karate club instead, and write graph.csv and graph.svg into a directory
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["input", "state", "plot"])]
+    demo: Option<PathBuf>,
+    #[command(flatten)]
+    budget: BudgetArguments,
+}
+
+/// What the command can release.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// The weight of every pair of vertices
+    Weights,
+    /// The cuts given by --cut
+    Cuts,
+    /// The number of edges
+    Edges,
+    /// The weight of a minimum spanning forest
+    Forest,
+    /// The number of triangles
+    Triangles,
+    /// The number of stars
+    Stars,
+    /// The number of vertices of high degree
+    HighDegree,
+    /// The degree histogram
+    Degrees,
+}
+
+impl Graph {
+    pub(crate) fn run(&self) -> Result<()> {
+        if let Some(directory) = &self.demo {
+            return demo::run(directory, self.json);
+        }
+        // The parser lets nothing else through.
+        let (Some(release), Some(input), Some(vertices), Some(steps), Some(relation)) =
+            (self.release, &self.input, self.vertices, self.steps, self.relation)
+        else {
+            return Err(Usage::error(
+                "say what to release, and give --input, --vertices, --steps and --relation",
+            ));
+        };
+        if self.reproducible_seed.is_some() {
+            eprintln!("warning: --reproducible-seed makes releases that are NOT PRIVATE");
+        }
+        if self.state.is_some() && self.output == Path::new("-") {
+            return Err(Usage::error(
+                "--state needs --output FILE: the file tells which steps have been shown",
+            ));
+        }
+        if self.plot.is_some() && release == What::Weights {
+            return Err(Usage::error("too many curves for --plot; release cuts or a function"));
+        }
+        let mut encoder = self.encoder(release, vertices)?;
+        let budget = self.budget.required()?;
+        let strategy = arguments::strategy(&self.strategy, &Workload::count(), steps, Participation::Single)?;
+        let plan = Plan::new(strategy, encoder.footprint(relation)?, budget)
+            .context("this combination cannot be calibrated")?;
+        let mut engine = self.engine(&plan, encoder.dimension())?;
+        let names = encoder.names();
+        let mut series = Series::open(&self.output, self.json, self.state.is_some(), names)?;
+        let show = |series: &mut Series, encoder: &Encoder, step: usize, values: &[f64]| {
+            let deviation = plan.standard_deviation(step).unwrap_or(f64::NAN);
+            series.write(step, &encoder.answers(values, deviation)?)
+        };
+        let done = engine.step();
+        engine.show_again(&mut series, |series, step, values| show(series, &encoder, step, values))?;
+        let mut buffer = vec![0.0; encoder.dimension()];
+        let mut seen = 0;
+        for batch in Batches::open(input)? {
+            let batch = batch?;
+            seen = batch.step;
+            if batch.step > steps {
+                bail!("{}: step {} is beyond the {steps} planned steps", batch.place, batch.step);
+            }
+            encoder.encode(&batch.updates, &mut buffer).with_context(|| batch.place.clone())?;
+            if batch.step > done {
+                let values = engine.advance(&buffer, &mut series)?;
+                show(&mut series, &encoder, batch.step, &values)?;
+            }
+        }
+        if seen < done {
+            bail!(
+                "the input ends at step {seen}, but the state has released {done} steps; continue with the same rows, \
+                 followed by the new ones"
+            );
+        }
+        engine.finish(&mut series)?;
+        match &self.plot {
+            Some(path) => draw(path, &series),
+            None => Ok(()),
+        }
+    }
+
+    fn encoder(&self, release: What, vertices: usize) -> Result<Encoder> {
+        let function = match release {
+            What::Weights | What::Cuts => {
+                let (low, high) = self.weights;
+                let encoding = CutEncoding::with_weights(vertices, low, high).map_err(Usage::error)?;
+                let cuts = if release == What::Weights {
+                    None
+                } else if self.cuts.is_empty() {
+                    return Err(Usage::error("give at least one --cut, such as --cut 0,1,2:"));
+                } else {
+                    Some(self.cuts.iter().map(|text| Cut::parse(text, &encoding)).collect::<Result<_>>()?)
+                };
+                return Ok(Encoder::Weights { encoding, cuts });
+            }
+            What::Edges => GraphFunction::Edges,
+            What::Forest => GraphFunction::SpanningForest { largest_weight: self.largest_weight },
+            What::Triangles => GraphFunction::Triangles { degree_bound: self.degree_bound },
+            What::Stars => GraphFunction::Stars { leaves: self.leaves, degree_bound: self.degree_bound },
+            What::HighDegree => GraphFunction::HighDegree { threshold: self.threshold },
+            What::Degrees => GraphFunction::DegreeHistogram { degree_bound: self.degree_bound },
+        };
+        let stream = function.start(vertices).map_err(Usage::error)?;
+        Ok(Encoder::Function { stream, vertices, what: release })
+    }
+
+    fn engine(&self, plan: &Plan, dimension: usize) -> Result<Engine> {
+        let seed = self.reproducible_seed.map(Seed::reproducible);
+        Ok(match &self.state {
+            None => Engine::Volatile(Box::new(match seed {
+                Some(seed) => Mechanism::reproducible(plan.clone(), dimension, seed)?,
+                None => Mechanism::new(plan.clone(), dimension)?,
+            })),
+            Some(path) => {
+                let file = StateFile::open(path, self.state_key.as_deref())?;
+                Engine::Durable(Box::new(match seed {
+                    Some(seed) => DurableMechanism::open_reproducible(plan.clone(), dimension, file, seed)?,
+                    None => DurableMechanism::open(plan.clone(), dimension, file)?,
+                }))
+            }
+        })
+    }
+}
+
+/// Two sides of a cut and what they are called.
+struct Cut {
+    name: String,
+    s: Vec<usize>,
+    p: Vec<usize>,
+}
+
+impl Cut {
+    fn parse(text: &str, encoding: &CutEncoding) -> Result<Self> {
+        let expected =
+            || Usage::error(format!("`{text}` is not a cut; expected vertices such as 0,1,2:5,6 or 0,1,2:"));
+        let side = |part: &str| -> Result<Vec<usize>> {
+            let vertices = part.split(',').filter(|vertex| !vertex.trim().is_empty());
+            vertices.map(|vertex| vertex.trim().parse().map_err(|_| expected())).collect()
+        };
+        let (s, p) = text.split_once(':').ok_or_else(expected)?;
+        let (s, mut p) = (side(s)?, side(p)?);
+        if p.is_empty() {
+            p = (0..encoding.pairs().vertices()).filter(|vertex| !s.contains(vertex)).collect();
+        }
+        if s.is_empty() || p.is_empty() {
+            return Err(expected());
+        }
+        encoding.cut(&vec![0.0; encoding.dimension()], &s, &p, 0.0).map_err(Usage::error)?;
+        // A comma would end the field of a CSV line.
+        Ok(Self { name: text.replace(',', " "), s, p })
+    }
+}
+
+/// Updates to inputs, and releases to answers.
+enum Encoder {
+    /// Without cuts, the weights themselves are the answers.
+    Weights {
+        encoding: CutEncoding,
+        cuts: Option<Vec<Cut>>,
+    },
+    Function {
+        stream: FunctionStream,
+        vertices: usize,
+        what: What,
+    },
+}
+
+impl Encoder {
+    fn dimension(&self) -> usize {
+        match self {
+            Self::Weights { encoding, .. } => encoding.dimension(),
+            Self::Function { stream, .. } => stream.function().dimension(),
+        }
+    }
+
+    fn footprint(&self, relation: Relation) -> Result<Footprint> {
+        match self {
+            Self::Weights { encoding, .. } => encoding.footprint(relation),
+            Self::Function { stream, .. } => stream.function().footprint(relation),
+        }
+        .map_err(Usage::error)
+    }
+
+    fn encode(&mut self, updates: &[dp_apps::graph::EdgeUpdate], input: &mut [f64]) -> Result<()> {
+        Ok(match self {
+            Self::Weights { encoding, .. } => encoding.encode(updates, input),
+            Self::Function { stream, .. } => stream.encode(updates, input),
+        }?)
+    }
+
+    fn names(&self) -> Vec<String> {
+        match self {
+            Self::Weights { encoding, cuts: None } => pair_names(encoding.pairs()),
+            Self::Weights { cuts: Some(cuts), .. } => cuts.iter().map(|cut| cut.name.clone()).collect(),
+            Self::Function { what: What::Degrees, .. } => {
+                let last = self.dimension();
+                (0..last).map(|d| format!("degree {d}")).chain([format!("degree {last} or more")]).collect()
+            }
+            // The parameters are part of the name: an output of other ones must not be continued.
+            Self::Function { stream, .. } => vec![match stream.function() {
+                GraphFunction::SpanningForest { largest_weight } => {
+                    format!("forest to weight {largest_weight}")
+                }
+                GraphFunction::Triangles { degree_bound } => format!("triangles to degree {degree_bound}"),
+                GraphFunction::Stars { leaves, degree_bound } => {
+                    format!("{leaves}-stars to degree {degree_bound}")
+                }
+                GraphFunction::HighDegree { threshold } => format!("degree {threshold} or more"),
+                _ => "edges".to_owned(),
+            }],
+        }
+    }
+
+    /// One answer per name.
+    fn answers(&self, values: &[f64], deviation: f64) -> Result<Vec<Answer>> {
+        let plain = |value: &f64| Answer { release: *value, standard_deviation: deviation };
+        Ok(match self {
+            Self::Weights { encoding, cuts: Some(cuts) } => cuts
+                .iter()
+                .map(|cut| {
+                    let answer = encoding.cut(values, &cut.s, &cut.p, deviation)?;
+                    Ok(Answer { release: answer.value, standard_deviation: answer.standard_deviation })
+                })
+                .collect::<Result<_>>()?,
+            Self::Function { what: What::Degrees, vertices, .. } => {
+                degree_histogram(*vertices, values, deviation)
+                    .into_iter()
+                    .map(|(release, standard_deviation)| Answer { release, standard_deviation })
+                    .collect()
+            }
+            _ => values.iter().map(plain).collect(),
+        })
+    }
+}
+
+fn pair_names(pairs: VertexPairs) -> Vec<String> {
+    pairs.iter().map(|(u, v)| format!("{u}-{v}")).collect()
+}
+
+/// The mechanism, with or without a state on disk.
+enum Engine {
+    Volatile(Box<Mechanism>),
+    Durable(Box<DurableMechanism>),
+}
+
+impl Engine {
+    /// The number of steps that are already released.
+    fn step(&self) -> usize {
+        match self {
+            Self::Volatile(mechanism) => mechanism.step(),
+            Self::Durable(mechanism) => mechanism.step(),
+        }
+    }
+
+    /// Writes what a crash kept from the output, exactly as it was released.
+    fn show_again(
+        &self,
+        series: &mut Series,
+        mut show: impl FnMut(&mut Series, usize, &[f64]) -> Result<()>,
+    ) -> Result<()> {
+        let Self::Durable(mechanism) = self else { return Ok(()) };
+        let (written, released) = (series.last_step(), mechanism.step());
+        let remembered = mechanism.last_committed();
+        if written > released || written + remembered.len() < released {
+            bail!(
+                "the output ends at step {written}, but the state has released {released} steps and remembers the last \
+                 {}; restore the file that belongs to the state",
+                remembered.len()
+            );
+        }
+        for (step, values) in remembered.iter().filter(|(step, _)| *step > written) {
+            show(series, step, values)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the release of the next step; on disk first where there is a state.
+    fn advance(&mut self, input: &[f64], series: &mut Series) -> Result<Vec<f64>> {
+        match self {
+            Self::Volatile(mechanism) => {
+                let mut output = vec![0.0; input.len()];
+                mechanism.release(input, &mut output)?;
+                Ok(output)
+            }
+            Self::Durable(mechanism) => {
+                // The state forgets the step before: by now it must be safe in the output.
+                series.make_durable()?;
+                mechanism.stage(input)?;
+                let committed = mechanism.commit()?;
+                Ok(committed.iter().next().map(|(_, values)| values.to_vec()).unwrap_or_default())
+            }
+        }
+    }
+
+    /// The last release stays in the state until the next one, so that an output that lost it can be repaired.
+    fn finish(&mut self, series: &mut Series) -> Result<()> {
+        series.make_durable()
+    }
+}
+
+fn draw(path: &Path, series: &Series) -> Result<()> {
+    let colours = [plot::BLUE, plot::ORANGE, plot::DARK];
+    let curves: Vec<Curve> = series
+        .names()
+        .iter()
+        .enumerate()
+        .map(|(index, name)| {
+            let answers = || series.answers().filter(move |(_, at, _)| *at == index);
+            Curve {
+                label: format!("{name}, with the band that holds 95 % of the noise"),
+                colour: colours[index % colours.len()],
+                points: answers().map(|(step, _, answer)| (step as f64, answer.release)).collect(),
+                band: answers()
+                    .map(|(_, _, answer)| (answer.release, 1.96 * answer.standard_deviation))
+                    .map(|(centre, half)| (centre - half, centre + half))
+                    .collect(),
+            }
+        })
+        .collect();
+    if curves.iter().all(|curve| curve.points.is_empty()) {
+        bail!("nothing was released, so there is nothing to draw in `{}`", path.display());
+    }
+    let panel = |curve: Curve| Panel {
+        title: String::new(),
+        horizontal: "step".to_owned(),
+        vertical: "released value".to_owned(),
+        headroom: 0.15,
+        curves: vec![curve],
+    };
+    let panels: Vec<Panel> = curves.into_iter().map(panel).collect();
+    plot::draw(path, "Private releases of a graph", &panels)
+}
