@@ -118,10 +118,13 @@ impl Plan {
     /// A line that identifies the plan: two plans with the same line release the same thing with the same noise.
     pub fn identity(&self) -> String {
         format!(
-            "workload={:?} strategy={} steps={} footprint={:?} budget={:?} sigma={:016x}",
+            "workload={:?} strategy={} steps={} rows={:.6e}/{:.6e} footprint={:?} budget={:?} sigma={:016x}",
             self.strategy.workload(),
             self.strategy.name(),
             self.steps(),
+            // A fitted strategy is known by its errors; six digits hold on every machine.
+            self.rows.mean(),
+            self.rows.max(),
             self.footprint,
             self.budget,
             self.sigma.to_bits()

@@ -150,9 +150,7 @@ impl Decoder {
 pub(super) fn decoder_row_norms(strategy: &IntegerStrategy) -> Result<RowNorms> {
     let workload = strategy.source().workload();
     match &strategy.entries {
-        Entries::Toeplitz { coefficients, bits } => {
-            row_norms(workload, &inverse_series(coefficients, *bits)?)
-        }
+        Entries::Toeplitz { coefficients, bits } => row_norms(workload, inverse_series(coefficients, *bits)?),
         Entries::Scaled { rows, coefficients, columns, bits } => {
             let unit = |bits: u32| libm::ldexp(1.0, bits.cast_signed());
             scaled_row_norms(

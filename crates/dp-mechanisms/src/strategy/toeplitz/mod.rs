@@ -149,7 +149,7 @@ pub(crate) fn scaled_row_norms(
 ///
 /// # Errors
 /// What the numeric core refuses.
-pub(crate) fn row_norms(workload: &Workload, inverse: &[f64]) -> Result<RowNorms> {
+pub(crate) fn row_norms(workload: &Workload, inverse: Vec<f64>) -> Result<RowNorms> {
     rows::unscaled(workload, inverse)
 }
 
