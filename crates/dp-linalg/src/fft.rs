@@ -216,6 +216,31 @@ impl Kernel {
         copy_padded(product, (self.length + input.len()).saturating_sub(1), out);
         Ok(())
     }
+
+    /// Writes the first rows of `kernel * column` for every column, in parallel over the columns; rows past its end
+    /// stay as they are, and input past the length this kernel was made for is left out.
+    pub fn apply_columns(&self, columns: ArrayView2<'_, f64>, out: &mut Array2<f64>) {
+        let rows = columns.nrows().min(self.input_length);
+        let full = (self.length + rows).saturating_sub(1).min(out.nrows());
+        out.axis_chunks_iter_mut(Axis(1), COLUMNS_PER_TASK)
+            .into_par_iter()
+            .zip(columns.axis_chunks_iter(Axis(1), COLUMNS_PER_TASK).into_par_iter())
+            .for_each(|(mut results, inputs)| {
+                let mut scratch = Scratch::default();
+                scratch.reserve(&self.plan);
+                for (mut result, input) in results.columns_mut().into_iter().zip(inputs.columns()) {
+                    let real = &mut scratch.real[..self.plan.size()];
+                    for (value, &x) in real.iter_mut().zip(input.iter().take(rows)) {
+                        *value = x;
+                    }
+                    real[rows..].fill(0.0);
+                    let product = scratch.filter_in_place(&self.plan, &self.spectrum);
+                    for (value, &x) in result.iter_mut().zip(&product[..full]) {
+                        *value = x;
+                    }
+                }
+            });
+    }
 }
 
 /// Copies the first `length` values of `from` to the front of `to` and clears the rest of `to`.
@@ -299,26 +324,7 @@ pub fn convolve_columns(kernel: &[f64], columns: ArrayView2<'_, f64>, length: us
     if kernel.is_empty() || rows == 0 || columns.ncols() == 0 {
         return out;
     }
-    let prepared = Kernel::new(kernel, rows);
-    let full = (kernel.len() + rows - 1).min(length);
-    out.axis_chunks_iter_mut(Axis(1), COLUMNS_PER_TASK)
-        .into_par_iter()
-        .zip(columns.axis_chunks_iter(Axis(1), COLUMNS_PER_TASK).into_par_iter())
-        .for_each(|(mut results, inputs)| {
-            let mut scratch = Scratch::default();
-            scratch.reserve(&prepared.plan);
-            for (mut result, input) in results.columns_mut().into_iter().zip(inputs.columns()) {
-                let real = &mut scratch.real[..prepared.plan.size()];
-                for (value, &x) in real.iter_mut().zip(input.iter().take(rows)) {
-                    *value = x;
-                }
-                real[rows..].fill(0.0);
-                let product = scratch.filter_in_place(&prepared.plan, &prepared.spectrum);
-                for (value, &x) in result.iter_mut().zip(&product[..full]) {
-                    *value = x;
-                }
-            }
-        });
+    Kernel::new(kernel, rows).apply_columns(columns, &mut out);
     out
 }
 

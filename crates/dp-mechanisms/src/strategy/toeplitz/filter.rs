@@ -1,5 +1,7 @@
 //! The noise of Toeplitz strategies, streamed: `ξ_t = (T⁻¹ D1⁻¹ z)_t / D2_t`.
 
+use std::sync::{Arc, OnceLock};
+
 use dp_linalg::fft;
 use dp_linalg::rational::RationalStream;
 use dp_linalg::toeplitz::OnlineToeplitz;
@@ -18,13 +20,15 @@ const WHOLE_HORIZON_LIMIT: usize = 1 << 25;
 pub(super) fn build(
     core: &Core,
     scaling: Option<&Scaling>,
+    kernel: &OnceLock<Arc<fft::Kernel>>,
     steps: usize,
     dimension: usize,
 ) -> Result<Box<dyn NoiseFilter>> {
     let scaling = scaling.cloned();
     Ok(match core {
         Core::Full { inverse, .. } if steps.saturating_mul(dimension) <= WHOLE_HORIZON_LIMIT => {
-            Box::new(WholeHorizon { inverse: inverse.clone(), scaling, noise: None, step: 0 })
+            let kernel = Arc::clone(kernel.get_or_init(|| Arc::new(fft::Kernel::new(inverse, steps))));
+            Box::new(WholeHorizon { kernel, steps, scaling, noise: None, step: 0 })
         }
         Core::Full { inverse, .. } => Box::new(Scaled {
             scaling,
@@ -206,7 +210,8 @@ impl<I: Inverse> NoiseFilter for Scaled<I> {
 
 /// All of ξ at once, made when the first step asks for it.
 struct WholeHorizon {
-    inverse: Vec<f64>,
+    kernel: Arc<fft::Kernel>,
+    steps: usize,
     scaling: Option<Scaling>,
     /// The vectors of all steps, one after the other.
     noise: Option<Vec<f64>>,
@@ -215,8 +220,7 @@ struct WholeHorizon {
 
 impl WholeHorizon {
     fn make(&self, source: &mut dyn UnitNoise, dimension: usize) -> Vec<f64> {
-        let steps = self.inverse.len();
-        let mut rows = Array2::zeros((steps, dimension));
+        let mut rows = Array2::zeros((self.steps, dimension));
         // Slices, because a view of a row costs as much as the rest of a scalar step.
         let z = rows.as_slice_mut().unwrap_or_default();
         for (step, row) in z.chunks_exact_mut(dimension).enumerate() {
@@ -228,8 +232,9 @@ impl WholeHorizon {
                 row.iter_mut().for_each(|value| *value *= factor);
             }
         }
-        let (mut noise, _) =
-            fft::convolve_columns(&self.inverse, rows.view(), steps).into_raw_vec_and_offset();
+        let mut made = Array2::zeros((self.steps, dimension));
+        self.kernel.apply_columns(rows.view(), &mut made);
+        let (mut noise, _) = made.into_raw_vec_and_offset();
         if let Some(scaling) = &self.scaling {
             for (row, norm) in noise.chunks_exact_mut(dimension).zip(&scaling.column_norms) {
                 row.iter_mut().for_each(|value| *value *= norm);

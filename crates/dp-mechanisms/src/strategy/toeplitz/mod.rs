@@ -14,6 +14,8 @@ mod covariance;
 mod filter;
 mod rows;
 
+use std::sync::{Arc, OnceLock};
+
 use dp_linalg::rational::Rational;
 use dp_linalg::{fft, series};
 use ndarray::Array2;
@@ -177,6 +179,8 @@ pub struct ToeplitzStrategy {
     steps: usize,
     core: Core,
     scaling: Option<Scaling>,
+    /// The spectrum of the inverse, made by the first stream and shared by all.
+    kernel: OnceLock<Arc<fft::Kernel>>,
 }
 
 impl ToeplitzStrategy {
@@ -186,7 +190,7 @@ impl ToeplitzStrategy {
     /// Zero steps.
     pub fn plain(name: &'static str, workload: &Workload, steps: usize, core: Core) -> Result<Self> {
         check_count("steps", steps)?;
-        Ok(Self { name, workload: workload.clone(), steps, core, scaling: None })
+        Ok(Self { name, workload: workload.clone(), steps, core, scaling: None, kernel: OnceLock::new() })
     }
 
     /// `C = D1 · T · D2` with the given diagonal of D1, and D2 such that every column has norm 1.
@@ -208,7 +212,7 @@ impl ToeplitzStrategy {
             crate::error::check_positive("row scale", *row)?;
         }
         let scaling = Some(Scaling::of_core(&core, rows)?);
-        Ok(Self { name, workload: workload.clone(), steps, core, scaling })
+        Ok(Self { name, workload: workload.clone(), steps, core, scaling, kernel: OnceLock::new() })
     }
 
     /// The core T.
@@ -272,7 +276,7 @@ impl Strategy for ToeplitzStrategy {
     }
 
     fn noise_filter(&self, dimension: usize) -> Result<Box<dyn NoiseFilter>> {
-        filter::build(&self.core, self.scaling.as_ref(), self.steps, dimension)
+        filter::build(&self.core, self.scaling.as_ref(), &self.kernel, self.steps, dimension)
     }
 
     fn memory(&self, dimension: usize) -> usize {
