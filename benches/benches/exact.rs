@@ -37,7 +37,8 @@ fn whole_streams(c: &mut Criterion) {
         });
         for (mode, grid) in [("exact, whole numbers", 1.0), ("exact, grid of 2^-16", 1.0 / 65536.0)] {
             let budget = budget.try_into().expect("not a Gaussian budget");
-            let plan = ExactPlan::new(&strategy, footprint.clone(), 1, grid, budget).expect("it can be calibrated");
+            let plan =
+                ExactPlan::new(&strategy, footprint.clone(), 1, grid, budget).expect("it can be calibrated");
             group.bench_function(id(mode), |b| {
                 b.iter(|| {
                     let mut mechanism =

@@ -173,8 +173,8 @@ fn log_delta(epsilon: f64, rho: f64) -> f64 {
     at(low + (high - low) / 2.0).min(0.0)
 }
 
-/// The δ that `measurements` values of exact Gaussian noise with squared noise-to-sensitivity ratio `1/q` are known to
-/// satisfy at ε, through the better of the two routes.
+/// The δ that `measurements` values of discrete Gaussian noise with parameter `variance` are known to satisfy at ε, through
+/// the better of the two routes.
 ///
 /// # Errors
 /// Parameters that are not finite and positive.
