@@ -17,8 +17,8 @@ use crate::workload::WorkloadStream;
 ///
 /// # Privacy
 /// All releases together satisfy the plan's budget under its footprint, also when inputs depend on earlier
-/// releases. The guarantee is that of real-valued Gaussian noise; [`crate::noise::discrete`] is for adversaries
-/// who look at the low bits of a floating point number. Refused inputs leave no trace in the state, but *that*
+/// releases. The guarantee is that of real-valued Gaussian noise; [`crate::exact`] is for adversaries who look at
+/// the low bits of a floating point number. Refused inputs leave no trace in the state, but *that*
 /// an input was refused is visible to whoever sees the error: validate or clamp with bounds that do not depend
 /// on the data.
 ///

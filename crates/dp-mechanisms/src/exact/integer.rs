@@ -80,10 +80,10 @@ impl IntegerStrategy {
         };
         let entries = match measurement {
             Measurement::Toeplitz(coefficients) => {
-                let (coefficients, bits) = rounded(&coefficients, bits);
+                let (coefficients, bits) = rounded(&coefficients, bits)?;
                 Entries::Toeplitz { coefficients, bits }
             }
-            Measurement::Scaled { rows, coefficients } => scaled(&rows, &coefficients, bits),
+            Measurement::Scaled { rows, coefficients } => scaled(&rows, &coefficients, bits)?,
             Measurement::LeftNodes => Entries::LeftNodes { bits },
             Measurement::AllNodes => Entries::AllNodes { bits },
             Measurement::Dense(matrix) => {
@@ -91,7 +91,7 @@ impl IntegerStrategy {
                 if matrix.dim() != (steps, steps) {
                     return Err(refuse("an exact release measures square or tree-shaped matrices only"));
                 }
-                dense(&matrix, bits)
+                dense(&matrix, bits)?
                     .ok_or_else(|| refuse("its matrix is not lower triangular with a diagonal"))?
             }
         };
@@ -290,30 +290,34 @@ impl IntegerStrategy {
 }
 
 /// The values times `2^s`, rounded, with the largest s that keeps them within `bits` bits.
-fn rounded(values: &[f64], bits: u32) -> (Vec<i64>, u32) {
+fn rounded(values: &[f64], bits: u32) -> Result<(Vec<i64>, u32)> {
     let largest = values.iter().fold(0.0_f64, |largest, value| largest.max(value.abs()));
-    // frexp: largest < 2^exponent. Values of 2^bits and more get fewer fractional bits, down to none.
+    // The largest magnitude is below 2^exponent.
     let exponent = libm::frexp(largest).1;
-    let shift = (bits.cast_signed() - exponent).clamp(0, 1000);
-    let scale = libm::ldexp(1.0, shift);
-    let values = values.iter().map(|value| (value * scale).round() as i64).collect();
-    (values, shift.unsigned_abs())
+    let shift = u32::try_from(bits.cast_signed() - exponent).ok().filter(|shift| *shift <= 400);
+    let shift = shift.ok_or(Error::OutOfRange {
+        what: "the largest entry of an integer strategy",
+        value: largest,
+        range: "above 2^-346 and below 2 to the power of the bits of an entry",
+    })?;
+    let scale = libm::ldexp(1.0, shift.cast_signed());
+    Ok((values.iter().map(|value| (value * scale).round() as i64).collect(), shift))
 }
 
 /// Rounds the rows and the core of `D1 · T · D2` and normalizes the columns of what came out.
-fn scaled(rows: &[f64], coefficients: &[f64], bits: u32) -> Entries {
+fn scaled(rows: &[f64], coefficients: &[f64], bits: u32) -> Result<Entries> {
     let part = bits / 3;
-    let (mut rows, row_bits) = rounded(rows, part);
+    let (mut rows, row_bits) = rounded(rows, part)?;
     // A scale must not vanish, and any positive one will do.
     rows.iter_mut().for_each(|row| *row = (*row).max(1));
-    let (coefficients, core_bits) = rounded(coefficients, bits - 2 * part);
+    let (coefficients, core_bits) = rounded(coefficients, bits - 2 * part)?;
     // Square roots of exact sums, in f64: how columns are scaled is a choice, not a claim.
     let norms: Vec<f64> =
         column_energies(&rows, &coefficients).iter().map(|energy| to_f64(energy).sqrt()).collect();
     let shortest = norms.iter().copied().fold(f64::INFINITY, f64::min);
     let unit = libm::ldexp(1.0, part.cast_signed());
     let columns = norms.iter().map(|norm| (unit * shortest / norm).floor().max(1.0) as i64).collect();
-    Entries::Scaled { rows, coefficients, columns, bits: [row_bits, core_bits, part] }
+    Ok(Entries::Scaled { rows, coefficients, columns, bits: [row_bits, core_bits, part] })
 }
 
 /// `Σ_k rows[j+k]² coefficients[k]²` for every j: an exact correlation.
@@ -336,17 +340,17 @@ fn column_energies(rows: &[i64], coefficients: &[i64]) -> Vec<BigUint> {
     energies
 }
 
-fn dense(matrix: &Array2<f64>, bits: u32) -> Option<Entries> {
+fn dense(matrix: &Array2<f64>, bits: u32) -> Result<Option<Entries>> {
     let steps = matrix.nrows();
-    let (values, shift) = rounded(&matrix.iter().copied().collect::<Vec<f64>>(), bits);
+    let (values, shift) = rounded(&matrix.iter().copied().collect::<Vec<f64>>(), bits)?;
     let mut packed = Vec::with_capacity(steps * (steps + 1) / 2);
     for (i, row) in values.chunks_exact(steps).enumerate() {
         if row[i] == 0 || row[i + 1..].iter().any(|entry| *entry != 0) {
-            return None;
+            return Ok(None);
         }
         packed.extend_from_slice(&row[..=i]);
     }
-    Some(Entries::Dense { packed, bits: shift })
+    Ok(Some(Entries::Dense { packed, bits: shift }))
 }
 
 /// The rows of a packed lower triangle.

@@ -70,6 +70,9 @@ pub enum NoiseParameter {
 /// No measurement with its noise may reach this: the sampler stays below `2^123`, and so must the measurement.
 const LARGEST_MEASUREMENT_BITS: u64 = 122;
 
+// Exact products recover whatever measurements are allowed.
+const _: () = assert!(REACH >> LARGEST_MEASUREMENT_BITS > 0);
+
 impl ExactPlan {
     /// Calibrates a strategy for vectors of the given dimension whose values are multiples of `grid`.
     ///
@@ -329,7 +332,6 @@ impl Draft {
             }
             _ => 0,
         };
-        debug_assert!(BigUint::from(REACH).bits() > LARGEST_MEASUREMENT_BITS);
         let excess = too_wide.max(too_large).max(convolved);
         Ok(Self { sensitivity, noise, excess: u32::try_from(excess).unwrap_or(u32::MAX) })
     }

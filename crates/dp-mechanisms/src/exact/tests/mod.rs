@@ -254,6 +254,11 @@ fn plans_that_cannot_be_exact_are_refused() {
     let ball = Footprint::ball(1.0, Relation::ZeroOut, Participation::Single).unwrap();
     assert!(make(ball.clone(), 3, 0.01, ExactBudget::pure(1.0).unwrap()).is_err());
     assert!(make(ball, 3, 0.01, BUDGET).is_ok());
+    for weights in [[1e30, 1.0], [1e-200, 1e-201]] {
+        let workload = Workload::weights(&weights).unwrap();
+        let output = strategy::build("output", &workload, 2, Participation::Single).unwrap();
+        assert!(ExactPlan::new(&output, scalar(0.0, 1.0), 1, 1.0, BUDGET).is_err(), "{weights:?}");
+    }
     let full = build("honaker-full", "count", 64).unwrap();
     let refused = ExactPlan::new(&full, scalar(0.0, 1.0), 1, 1.0, BUDGET).unwrap_err();
     assert!(refused.to_string().contains("honaker-online"), "{refused}");
