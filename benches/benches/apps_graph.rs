@@ -105,7 +105,7 @@ fn projection(criterion: &mut Criterion) {
     encoding.encode(&edges(100)[..200], &mut input).unwrap();
     mechanism.release(&input, &mut output).unwrap();
     group.bench_function("clip", |bencher| {
-        bencher.iter(|| clip(encoding.pairs(), black_box(&output)).unwrap())
+        bencher.iter(|| clip(encoding.pairs(), black_box(&output)).unwrap());
     });
     group.bench_function("project", |bencher| {
         bencher.iter(|| project(encoding.pairs(), black_box(&output)).unwrap());

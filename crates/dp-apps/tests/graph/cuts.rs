@@ -149,14 +149,9 @@ fn all_cuts_of_a_random_graph_stay_within_the_simultaneous_bound() {
             if s == 0 || p == 0 || s > p {
                 continue;
             }
-            let across: f64 = pairs
-                .iter()
-                .zip(&error)
-                .filter(|((u, v), _)| {
-                    side(*u) + side(*v) == 3 && side(*u) != side(*v) && side(*u) * side(*v) == 2
-                })
-                .map(|(_, e)| e)
-                .sum();
+            let crosses = |u: usize, v: usize| side(u) * side(v) == 2;
+            let across: f64 =
+                pairs.iter().zip(&error).filter(|((u, v), _)| crosses(*u, *v)).map(|(_, error)| error).sum();
             worst = worst.max(across.abs() / bounds.all_pairs(s, p, 0.1).unwrap());
         }
         failures += u32::from(worst > 1.0);

@@ -169,7 +169,8 @@ impl Graph {
                  followed by the new ones"
             );
         }
-        engine.finish(&mut series)?;
+        // The last release stays in the state until the next one, so that an output that lost it can be repaired.
+        series.make_durable()?;
         match &self.plot {
             Some(path) => draw(path, &series),
             None => Ok(()),
@@ -197,7 +198,7 @@ impl Graph {
             What::HighDegree => GraphFunction::HighDegree { threshold: self.threshold },
             What::Degrees => GraphFunction::DegreeHistogram { degree_bound: self.degree_bound },
         };
-        let stream = function.start(vertices).map_err(Usage::error)?;
+        let stream = Box::new(function.start(vertices).map_err(Usage::error)?);
         Ok(Encoder::Function { stream, vertices, what: release })
     }
 
@@ -256,7 +257,7 @@ enum Encoder {
         cuts: Option<Vec<Cut>>,
     },
     Function {
-        stream: FunctionStream,
+        stream: Box<FunctionStream>,
         vertices: usize,
         what: What,
     },
@@ -387,11 +388,6 @@ impl Engine {
                 Ok(committed.iter().next().map(|(_, values)| values.to_vec()).unwrap_or_default())
             }
         }
-    }
-
-    /// The last release stays in the state until the next one, so that an output that lost it can be repaired.
-    fn finish(&mut self, series: &mut Series) -> Result<()> {
-        series.make_durable()
     }
 }
 
