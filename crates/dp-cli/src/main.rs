@@ -1,2 +1,53 @@
-//! The command line.
-fn main() {}
+//! The command line: plan, calibrate and make private releases of a stream.
+//!
+//! Exit codes: 0 when everything asked for was done, 1 when something failed on the way (a bad row, a full disk, a
+//! damaged state), 2 when the request itself makes no sense.
+
+mod arguments;
+mod commands;
+mod output;
+mod plot;
+mod rows;
+mod sink;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Statistics of a stream, released after every step under one differential privacy guarantee for all of them.
+#[derive(Parser)]
+#[command(name = "dp", version, propagate_version = true, max_term_width = 100)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Compare the strategies for a workload and say which is best
+    Plan(commands::plan::Plan),
+    /// Say how much noise a privacy budget demands
+    Calibrate(commands::calibrate::Calibrate),
+    /// Release a statistic of a CSV column, one line per row
+    Release(commands::release::Release),
+    /// Release a year of synthetic case counts, and draw it
+    Demo(commands::demo::Demo),
+}
+
+fn main() -> ExitCode {
+    let result = match CommandLine::parse().command {
+        Command::Plan(command) => command.run(),
+        Command::Calibrate(command) => command.run(),
+        Command::Release(command) => command.run(),
+        Command::Demo(command) => command.run(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever reads our output has seen enough.
+        Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(if error.is::<arguments::Usage>() { 2 } else { 1 })
+        }
+    }
+}

@@ -18,6 +18,8 @@ pub struct Snapshot {
     step: usize,
     seed: Seed,
     statistic: Vec<f64>,
+    /// The noise of the last step, by which a resumed mechanism proves that it continues the same one.
+    noise: Vec<f64>,
     releases: Vec<f64>,
 }
 
@@ -28,8 +30,9 @@ impl Snapshot {
         step: usize,
         seed: Seed,
         statistic: Vec<f64>,
+        noise: Vec<f64>,
     ) -> Self {
-        Self { identity, dimension, step, seed, statistic, releases: Vec::new() }
+        Self { identity, dimension, step, seed, statistic, noise, releases: Vec::new() }
     }
 
     /// Adds the latest releases, which the receiver may not have seen yet: `dimension` values per step, the last
@@ -77,16 +80,20 @@ impl Snapshot {
         &self.statistic
     }
 
+    pub(crate) fn noise(&self) -> &[f64] {
+        &self.noise
+    }
+
     /// The secret part as bytes: counts as `u64`, values as the bits of `f64`, all little endian.
     pub(crate) fn encode(&self) -> Zeroizing<Vec<u8>> {
-        let values = self.statistic.len() + self.releases.len();
+        let values = self.statistic.len() + self.noise.len() + self.releases.len();
         // The exact capacity: a vector that grows would leave copies of the secret behind.
         let mut bytes = Zeroizing::new(Vec::with_capacity(4 * 8 + 32 + values * 8));
         for count in [self.dimension, self.step, self.statistic.len(), self.releases.len()] {
             bytes.extend_from_slice(&(count as u64).to_le_bytes());
         }
         bytes.extend_from_slice(self.seed.expose());
-        for value in self.statistic.iter().chain(&self.releases) {
+        for value in self.statistic.iter().chain(&self.noise).chain(&self.releases) {
             bytes.extend_from_slice(&value.to_bits().to_le_bytes());
         }
         bytes
@@ -97,17 +104,18 @@ impl Snapshot {
         let damaged = || Error::State { reason: "its contents contradict each other".to_owned() };
         let (counts, rest) = bytes.split_at_checked(32).ok_or_else(damaged)?;
         let (seed, values) = rest.split_first_chunk::<32>().ok_or_else(damaged)?;
-        let mut words = words(counts).map(|word| usize::try_from(word).map_err(|_| damaged()));
-        let mut count = || words.next().unwrap_or_else(|| Err(damaged()));
+        let mut lengths = words(counts).map(|word| usize::try_from(word).map_err(|_| damaged()));
+        let mut count = || lengths.next().unwrap_or_else(|| Err(damaged()));
         let (dimension, step, statistic, releases) = (count()?, count()?, count()?, count()?);
-        let total = statistic.checked_add(releases).and_then(|total| total.checked_mul(8));
-        if total != Some(values.len()) || dimension == 0 {
+        let total = statistic.checked_add(dimension).and_then(|total| total.checked_add(releases));
+        if total.and_then(|total| total.checked_mul(8)) != Some(values.len()) || dimension == 0 {
             return Err(damaged());
         }
-        let (first, second) = values.split_at(statistic * 8);
-        let floats = |bytes: &[u8]| words_as_floats(bytes);
-        Self::new(identity, dimension, step, Seed::from_bytes(*seed), floats(first))
-            .with_releases(floats(second))
+        let mut values = words(values).map(f64::from_bits);
+        let mut floats = |count: usize| values.by_ref().take(count).collect::<Vec<f64>>();
+        let (statistic, noise, releases) = (floats(statistic), floats(dimension), floats(releases));
+        Self::new(identity, dimension, step, Seed::from_bytes(*seed), statistic, noise)
+            .with_releases(releases)
             .map_err(|_| damaged())
     }
 }
@@ -115,10 +123,6 @@ impl Snapshot {
 /// The little-endian words of a byte string.
 fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
     bytes.as_chunks::<8>().0.iter().map(|chunk| u64::from_le_bytes(*chunk))
-}
-
-fn words_as_floats(bytes: &[u8]) -> Vec<f64> {
-    words(bytes).map(f64::from_bits).collect()
 }
 
 /// Says which plan and step, and nothing that is secret.
@@ -136,6 +140,7 @@ impl fmt::Debug for Snapshot {
 impl Drop for Snapshot {
     fn drop(&mut self) {
         self.statistic.zeroize();
+        self.noise.zeroize();
         self.releases.zeroize();
     }
 }

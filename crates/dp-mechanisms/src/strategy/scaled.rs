@@ -70,7 +70,8 @@ pub fn fit(workload: &Workload, steps: usize, core: &Core) -> Result<Parameters>
             return f64::INFINITY;
         }
         let scaling = Scaling::normalizing(&coefficients, rows);
-        columns
+        // Summed in order, not as threads finish: a resumed mechanism must fit the very same parameters.
+        let energies: Vec<f64> = columns
             .par_iter()
             .map_init(
                 || vec![0.0; length],
@@ -78,8 +79,8 @@ pub fn fit(workload: &Workload, steps: usize, core: &Core) -> Result<Parameters>
                     weight * column_energy(workload, weights.as_deref(), &inverse, &scaling, column, scratch)
                 },
             )
-            .sum::<f64>()
-            / length as f64
+            .collect();
+        energies.iter().sum::<f64>() / length as f64
     };
     let options = Options { iterations: 40, relative_decrease: 1e-7, memory: 8 };
     let minimum = minimize::lbfgs(

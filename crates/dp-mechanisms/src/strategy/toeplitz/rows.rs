@@ -46,20 +46,22 @@ pub(super) fn scaled(workload: &Workload, inverse: &[f64], scaling: &Scaling) ->
         return interpolated(workload, inverse, scaling);
     }
     let weights = weights_without_recurrence(workload, steps)?;
-    let squared = (0..steps)
+    // Parts of fixed size, summed in order: the same numbers however many threads there are.
+    let part = steps.div_ceil(64);
+    let parts: Vec<Array1<f64>> = (0..steps.div_ceil(part))
         .into_par_iter()
-        .fold(
-            || (Array1::<f64>::zeros(steps), vec![0.0; steps]),
-            |(mut norms, mut column), index| {
+        .map(|index| {
+            let (mut norms, mut column) = (Array1::<f64>::zeros(steps), vec![0.0; steps]);
+            for index in index * part..((index + 1) * part).min(steps) {
                 decoder_column(workload, weights.as_deref(), inverse, scaling, index, &mut column);
                 for (norm, value) in norms.iter_mut().zip(&column).skip(index) {
                     *norm += value * value;
                 }
-                (norms, column)
-            },
-        )
-        .map(|(norms, _)| norms)
-        .reduce(|| Array1::zeros(steps), |left, right| left + right);
+            }
+            norms
+        })
+        .collect();
+    let squared = parts.into_iter().fold(Array1::zeros(steps), |sum, part| sum + part);
     Ok(RowNorms::exact(squared.to_vec()))
 }
 

@@ -1,0 +1,130 @@
+//! `dp plan`: which strategy is best, and how much better any other could be.
+
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use clap::{Args, ValueEnum};
+use dp_mechanisms::Participation;
+use dp_mechanisms::planner::{self, Report, Request};
+use serde_json::{Value, json};
+
+use crate::arguments::{self, BudgetArguments};
+use crate::output::{self, Table};
+
+/// Compare the strategies for a workload and say which is best
+///
+/// Computes the error of every strategy that serves the workload, beside a lower bound that no strategy can beat. The
+/// errors are factors: multiplied by the square of what one person can change, and divided by μ², they are variances.
+/// With a budget, standard deviations for a change of at most 1 are printed as well.
+#[derive(Args)]
+pub(crate) struct Plan {
+    /// The statistic: count (running sum), average, window:W, exp:A, poly:C, momentum:B or weights:FILE
+    #[arg(long)]
+    workload: String,
+    /// The number of steps
+    #[arg(long, value_parser = arguments::steps)]
+    steps: usize,
+    /// Evaluate this strategy alone
+    #[arg(long, value_name = "NAME")]
+    strategy: Option<String>,
+    /// The error to minimize: the mean over the steps, or the largest
+    #[arg(long, value_enum, default_value = "mse")]
+    metric: Metric,
+    /// In how many steps one person may appear: single, or K:B for at most K steps, any two at least B apart
+    #[arg(long, value_name = "K:B", default_value = "single")]
+    participation: Participation,
+    /// The number of coordinates of a step, on which memory depends
+    #[arg(long, value_name = "D", default_value = "1", value_parser = arguments::steps)]
+    dimension: usize,
+    /// Skip strategies whose noise keeps more than this many values
+    #[arg(long, value_name = "VALUES")]
+    memory: Option<usize>,
+    /// Try no further strategy after this many seconds
+    #[arg(long, value_name = "SECONDS", default_value = "20")]
+    time: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    budget: BudgetArguments,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Metric {
+    Mse,
+    Max,
+}
+
+impl Plan {
+    pub(crate) fn run(&self) -> Result<()> {
+        let mu = self.budget.optional()?.map(|budget| budget.mu());
+        let report = arguments::evaluate(&Request {
+            strategy: self.strategy.clone(),
+            metric: match self.metric {
+                Metric::Mse => planner::Metric::Mse,
+                Metric::Max => planner::Metric::Max,
+            },
+            participation: self.participation,
+            dimension: self.dimension,
+            memory: self.memory,
+            time: Duration::from_secs(self.time),
+            ..Request::new(arguments::workload(&self.workload)?, self.steps)
+        })?;
+        if self.json { output::json(&document(&report, mu)?) } else { print(&report, mu) }
+    }
+}
+
+/// The report, with standard deviations where a budget is known.
+fn document(report: &Report, mu: Option<f64>) -> Result<Value> {
+    let mut document = serde_json::to_value(report)?;
+    if let Some(mu) = mu {
+        document["mu"] = json!(mu);
+        let strategies =
+            document["strategies"].as_array_mut().ok_or_else(|| anyhow!("the report is empty"))?;
+        for (entry, evaluation) in strategies.iter_mut().zip(&report.strategies) {
+            entry["standard_deviation"] = json!(evaluation.mse.sqrt() / mu);
+            entry["max_standard_deviation"] = json!(evaluation.max_se.sqrt() / mu);
+        }
+    }
+    Ok(document)
+}
+
+fn print(report: &Report, mu: Option<f64>) -> Result<()> {
+    output::line(&format!(
+        "{} over {} steps, participation {}\n",
+        report.workload, report.steps, report.participation
+    ))?;
+    let mut headings = vec!["strategy", "sensitivity²", "mean error²", "max error²", "above the bound"];
+    if mu.is_some() {
+        headings.extend(["typical deviation", "largest deviation"]);
+    }
+    let mut table = Table::new(&headings);
+    for evaluation in &report.strategies {
+        let mut row = vec![
+            evaluation.name.to_owned(),
+            format!("{:.4}", evaluation.sensitivity_squared),
+            format!("{:.4}", evaluation.mse),
+            format!("{:.4}", evaluation.max_se),
+            format!("{:.2} %", 100.0 * evaluation.gap),
+        ];
+        if let Some(mu) = mu {
+            row.push(format!("{:.4}", evaluation.mse.sqrt() / mu));
+            row.push(format!("{:.4}", evaluation.max_se.sqrt() / mu));
+        }
+        table.row(row);
+    }
+    let bound = &report.lower_bound;
+    let cells = [
+        "nothing is below".to_owned(),
+        String::new(),
+        format!("{:.4}", bound.mse),
+        format!("{:.4}", bound.max_se),
+    ];
+    table.row(cells.to_vec());
+    table.print()?;
+    output::line(&format!("\nbest: {}; bounds by {} and {}", report.chosen, bound.kind, bound.max_kind))?;
+    for skipped in &report.skipped {
+        output::line(&format!("not evaluated: {}: {}", skipped.name, skipped.reason))?;
+    }
+    Ok(())
+}

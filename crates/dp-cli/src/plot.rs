@@ -1,0 +1,134 @@
+//! Curves with bands, drawn as SVG.
+
+use std::path::Path;
+
+use anyhow::{Result, anyhow};
+use plotters::coord::Shift;
+use plotters::prelude::*;
+
+/// Colours that stay apart in print and for colour-blind readers.
+pub(crate) const BLUE: RGBColor = RGBColor(0, 90, 181);
+/// See [`BLUE`].
+pub(crate) const ORANGE: RGBColor = RGBColor(220, 90, 0);
+/// See [`BLUE`].
+pub(crate) const DARK: RGBColor = RGBColor(40, 40, 40);
+
+/// A curve, and a band with a lower and an upper edge at every point unless `band` is empty.
+pub(crate) struct Curve {
+    pub(crate) label: String,
+    pub(crate) colour: RGBColor,
+    pub(crate) points: Vec<(f64, f64)>,
+    pub(crate) band: Vec<(f64, f64)>,
+}
+
+/// One diagram.
+pub(crate) struct Panel {
+    pub(crate) title: String,
+    pub(crate) horizontal: String,
+    pub(crate) vertical: String,
+    /// Room for the legend above the curves, as a share of their height.
+    pub(crate) headroom: f64,
+    pub(crate) curves: Vec<Curve>,
+}
+
+/// Draws panels below one another.
+pub(crate) fn draw(path: &Path, title: &str, panels: &[Panel]) -> Result<()> {
+    let height = 60 + 420 * panels.len() as u32;
+    let root = SVGBackend::new(path, (960, height)).into_drawing_area();
+    let drawn =
+        draw_on(&root, title, panels).and_then(|()| root.present().map_err(|error| error.to_string()));
+    drawn.map_err(|error| anyhow!("cannot draw `{}`: {error}", path.display()))
+}
+
+fn draw_on(
+    root: &DrawingArea<SVGBackend<'_>, Shift>,
+    title: &str,
+    panels: &[Panel],
+) -> std::result::Result<(), String> {
+    root.fill(&WHITE).map_err(|error| error.to_string())?;
+    let area = root.titled(title, ("sans-serif", 26)).map_err(|error| error.to_string())?;
+    for (panel, area) in panels.iter().zip(area.split_evenly((panels.len(), 1))) {
+        draw_panel(&area, panel).map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+fn draw_panel(
+    area: &DrawingArea<SVGBackend<'_>, Shift>,
+    panel: &Panel,
+) -> std::result::Result<(), Box<dyn std::error::Error>> {
+    let (horizontal, vertical) = ranges(panel);
+    let mut chart = ChartBuilder::on(area)
+        .caption(&panel.title, ("sans-serif", 19))
+        .margin(12)
+        .margin_right(24)
+        .x_label_area_size(44)
+        .y_label_area_size(70)
+        .build_cartesian_2d(horizontal.0..horizontal.1, vertical.0..vertical.1)?;
+    chart
+        .configure_mesh()
+        .x_desc(&panel.horizontal)
+        .y_desc(&panel.vertical)
+        .x_label_formatter(&|value| format!("{value:.0}"))
+        .y_label_formatter(&|value| label(*value, vertical.1 - vertical.0))
+        .axis_desc_style(("sans-serif", 16))
+        .label_style(("sans-serif", 14))
+        .light_line_style(WHITE)
+        .bold_line_style(BLACK.mix(0.12))
+        .draw()?;
+    for curve in &panel.curves {
+        if !curve.band.is_empty() {
+            let along = || curve.points.iter().zip(&curve.band);
+            let lower = along().map(|((x, _), (low, _))| (*x, *low));
+            let upper = along().rev().map(|((x, _), (_, high))| (*x, *high));
+            let outline: Vec<(f64, f64)> = lower.chain(upper).collect();
+            chart.draw_series(std::iter::once(Polygon::new(outline, curve.colour.mix(0.18))))?;
+        }
+    }
+    for curve in &panel.curves {
+        let colour = curve.colour;
+        chart
+            .draw_series(LineSeries::new(curve.points.iter().copied(), colour.stroke_width(2)))?
+            .label(&curve.label)
+            .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 22, y)], colour.stroke_width(3)));
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperLeft)
+        .label_font(("sans-serif", 15))
+        .background_style(WHITE.mix(0.85))
+        .border_style(BLACK.mix(0.2))
+        .margin(8)
+        .legend_area_size(30)
+        .draw()?;
+    Ok(())
+}
+
+/// A number with as many digits as the range of an axis needs.
+fn label(value: f64, range: f64) -> String {
+    let digits = if range >= 20.0 { 0 } else { (1.0 - range.log10()).ceil().clamp(1.0, 12.0) as usize };
+    format!("{value:.digits$}")
+}
+
+/// The extent of curves and bands, with some air above and below. A constant curve gets a range around it.
+fn ranges(panel: &Panel) -> ((f64, f64), (f64, f64)) {
+    let mut horizontal = (f64::INFINITY, f64::NEG_INFINITY);
+    let mut vertical = horizontal;
+    for curve in &panel.curves {
+        for (index, (x, y)) in curve.points.iter().enumerate() {
+            let (low, high) = curve.band.get(index).copied().unwrap_or((*y, *y));
+            horizontal = (horizontal.0.min(*x), horizontal.1.max(*x));
+            vertical = (vertical.0.min(low.min(*y)), vertical.1.max(high.max(*y)));
+        }
+    }
+    let (low, high) = widen(vertical, 0.06);
+    (widen(horizontal, 0.0), (low, high + (high - low) * panel.headroom))
+}
+
+fn widen((low, high): (f64, f64), share: f64) -> (f64, f64) {
+    if !(low.is_finite() && high.is_finite()) {
+        return (0.0, 1.0);
+    }
+    let air = (high - low) * share;
+    if high > low { (low - air, high + air) } else { (low - 1.0, high + 1.0) }
+}

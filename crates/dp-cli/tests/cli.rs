@@ -1,0 +1,441 @@
+//! The command line as its users meet it: what it prints, what it refuses, and what survives when it is killed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use proptest::prelude::*;
+use serde_json::Value;
+
+fn dp(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_dp")).args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+fn with_input(arguments: &[&str], input: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_dp"))
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The process may refuse its arguments and never read.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn close(value: &Value, expected: f64) -> bool {
+    value.as_f64().is_some_and(|value| (value / expected - 1.0).abs() < 1e-9)
+}
+
+/// The arguments of a release, with some replaced or added.
+fn release<'a>(changes: &[(&'a str, &'a str)]) -> Vec<&'a str> {
+    let mut options: Vec<(&str, &str)> = vec![
+        ("--input", "-"),
+        ("--column", "value"),
+        ("--bounds", "0:1"),
+        ("--relation", "zero-out"),
+        ("--steps", "8"),
+        ("--workload", "count"),
+        ("--strategy", "sqrt"),
+        ("--epsilon", "1"),
+        ("--delta", "1e-6"),
+        ("--reproducible-seed", "7"),
+    ];
+    for change in changes {
+        match options.iter_mut().find(|option| option.0 == change.0) {
+            Some(option) => *option = *change,
+            None => options.push(*change),
+        }
+    }
+    let words = options.iter().flat_map(|(name, value)| [*name, *value]).filter(|word| !word.is_empty());
+    std::iter::once("release").chain(words).collect()
+}
+
+/// Lines of either format as step → release.
+fn releases(output: &str) -> BTreeMap<usize, String> {
+    output
+        .lines()
+        .filter(|line| !line.starts_with("step"))
+        .map(|line| {
+            if line.starts_with('{') {
+                let object: Value = serde_json::from_str(line).unwrap();
+                return (object["step"].as_u64().unwrap() as usize, object["release"].to_string());
+            }
+            let mut fields = line.split(',');
+            (fields.next().unwrap().parse().unwrap(), fields.next().unwrap().to_owned())
+        })
+        .collect()
+}
+
+fn assert_refused(output: &Output, code: i32, words: &[&str]) {
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{message}");
+    for word in words {
+        assert!(message.contains(word), "`{word}` is not in: {message}");
+    }
+}
+
+#[test]
+fn help_names_every_command_and_the_version_is_printed() {
+    let help = text(&dp(&["--help"]).stdout);
+    for command in ["plan", "calibrate", "release", "demo"] {
+        assert!(help.contains(command), "{help}");
+        assert!(dp(&[command, "--help"]).status.success());
+    }
+    assert!(text(&dp(&["--version"]).stdout).starts_with("dp "));
+}
+
+#[test]
+fn calibration_is_the_exact_one() {
+    let found = json(&dp(&["calibrate", "--epsilon", "1", "--delta", "1e-6", "--json"]));
+    assert!(close(&found["mu"], 0.236_704_380_663_435_72), "{found}");
+    assert!(close(&found["sigma"], 1.0 / 0.236_704_380_663_435_72), "{found}");
+    assert!(close(&found["rho_equivalent"], 0.236_704_380_663_435_72_f64.powi(2) / 2.0), "{found}");
+    let found = json(&dp(&["calibrate", "--rho", "0.5", "--json"]));
+    assert!(close(&found["mu"], 1.0) && close(&found["sigma"], 1.0), "{found}");
+    assert!(text(&dp(&["calibrate", "--mu", "2"]).stdout).contains("0.5"));
+}
+
+#[test]
+fn plans_print_the_known_errors() {
+    let found = json(&dp(&["plan", "--workload", "count", "--steps", "512", "--mu", "0.5", "--json"]));
+    assert_eq!(found["workload"], "count");
+    assert_eq!(found["steps"], 512);
+    let strategies = found["strategies"].as_array().unwrap();
+    assert_eq!(found["chosen"], strategies[0]["name"]);
+    let of = |name: &str| strategies.iter().find(|entry| entry["name"] == name).unwrap();
+    // The dense optimum at 512 steps is 7.504; square root and normalized square root are 8.347 and 7.695.
+    let near = |value: &Value, expected: f64| (value.as_f64().unwrap() - expected).abs() < 6e-4;
+    assert!(near(&of("sqrt")["mse"], 8.347) && near(&of("normalized-sqrt")["mse"], 7.695), "{found}");
+    assert!(near(&of("binary-tree")["sensitivity_squared"], 10.0));
+    let bound = found["lower_bound"]["mse"].as_f64().unwrap();
+    assert!(bound > 7.0 && bound < 7.5045 && found["lower_bound"]["kind"].is_string(), "{bound}");
+    for entry in strategies {
+        for key in ["sensitivity_squared", "mse", "max_se", "gap", "standard_deviation"] {
+            assert!(entry[key].as_f64().is_some_and(f64::is_finite), "{key}: {entry}");
+        }
+        assert!(close(&entry["gap"], entry["mse"].as_f64().unwrap() / bound - 1.0), "{entry}");
+    }
+    let alone =
+        json(&dp(&["plan", "--workload", "window:4", "--steps", "32", "--strategy", "sqrt", "--json"]));
+    assert_eq!(alone["strategies"].as_array().unwrap().len(), 1);
+    let table = dp(&["plan", "--workload", "average", "--steps", "64", "--metric", "max"]);
+    assert!(
+        table.status.success() && text(&table.stdout).contains("best: identity"),
+        "{}",
+        text(&table.stdout)
+    );
+    assert_refused(&dp(&["plan", "--workload", "count", "--steps", "8", "--strategy", "x"]), 2, &["`x`"]);
+}
+
+#[test]
+fn bad_budgets_are_usage_errors() {
+    for arguments in [
+        &["calibrate"][..],
+        &["calibrate", "--epsilon", "1"],
+        &["calibrate", "--epsilon", "-1", "--delta", "0.1"],
+        &["calibrate", "--epsilon", "nan", "--delta", "0.1"],
+        &["calibrate", "--epsilon", "1", "--delta", "0"],
+        &["calibrate", "--epsilon", "1", "--delta", "1"],
+        &["calibrate", "--rho", "0"],
+        &["calibrate", "--mu", "inf"],
+        &["calibrate", "--mu", "1", "--rho", "1"],
+        &["calibrate", "--mu", "much"],
+    ] {
+        assert_refused(&dp(arguments), 2, &["error"]);
+    }
+}
+
+#[test]
+fn a_release_says_what_its_noise_is() {
+    let output = with_input(&release(&[]), "value,other\n1,x\n0,y\n1,z\n");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let lines: Vec<String> = text(&output.stdout).lines().map(str::to_owned).collect();
+    assert_eq!(lines[0], "step,release,standard_deviation");
+    assert_eq!(lines.len(), 4);
+    // The first row of the square root is 1, and Δ² = Σ_{k<8} (C(2k,k)/4^k)².
+    let mut coefficient = 1.0_f64;
+    let mut squared = 1.0;
+    for k in 1..8 {
+        coefficient *= 1.0 - 1.0 / (2.0 * f64::from(k));
+        squared += coefficient * coefficient;
+    }
+    let sigma = f64::sqrt(squared) / 0.236_704_380_663_435_72;
+    let deviation: f64 = lines[1].split(',').nth(2).unwrap().parse().unwrap();
+    assert!((deviation / sigma - 1.0).abs() < 1e-9, "{deviation} {sigma}");
+    let again = with_input(&[release(&[]), vec!["--json"]].concat(), "value,other\n1,x\n0,y\n1,z\n");
+    for (line, csv) in text(&again.stdout).lines().zip(&lines[1..]) {
+        let object: Value = serde_json::from_str(line).unwrap();
+        let fields: Vec<f64> = csv.split(',').map(|field| field.parse().unwrap()).collect();
+        assert_eq!(object["step"].as_f64().unwrap(), fields[0]);
+        assert_eq!(object["release"].as_f64().unwrap(), fields[1]);
+        assert_eq!(object["standard_deviation"].as_f64().unwrap(), fields[2]);
+    }
+}
+
+#[test]
+fn secret_noise_differs_between_runs() {
+    let arguments = release(&[("--reproducible-seed", "")]);
+    let arguments: Vec<&str> =
+        arguments.into_iter().filter(|argument| *argument != "--reproducible-seed").collect();
+    let run = || text(&with_input(&arguments, "value\n1\n").stdout);
+    assert_ne!(run(), run());
+}
+
+#[test]
+fn bad_rows_are_named_and_leave_the_releases_before_them() {
+    for (input, words, released) in [
+        ("", &["empty", "header"][..], 0),
+        ("other\n1\n", &["no column `value`", "other"], 0),
+        ("value,other\n1,a\n1\n", &["line 3", "1 fields", "complete the row"], 1),
+        ("value\n1\n0\nmany\n1\n", &["line 4", "`many`", "not a number"], 2),
+        ("value\n1\nNaN\n", &["line 3", "`NaN`", "finite"], 1),
+        ("value\ninf\n", &["line 2", "`inf`", "finite"], 0),
+        ("value,other\n,3\n", &["line 2", "not a number"], 0),
+        ("value\n0.5\n1.5\n", &["line 3", "1.5", "0:1", "--clamp"], 1),
+        ("value\n1\n1\n1\n1\n1\n1\n1\n1\n1\n", &["line 10", "all 8 planned steps"], 8),
+    ] {
+        let output = with_input(&release(&[]), input);
+        assert_refused(&output, 1, words);
+        assert_eq!(text(&output.stdout).lines().skip(1).count(), released, "{input:?}");
+    }
+    let clamped = with_input(&[release(&[]), vec!["--clamp"]].concat(), "value\n0.5\n1.5\n-3\n");
+    let exact = with_input(&release(&[]), "value\n0.5\n1\n0\n");
+    assert!(clamped.status.success());
+    assert_eq!(clamped.stdout, exact.stdout);
+}
+
+#[test]
+fn requests_that_make_no_sense_are_usage_errors() {
+    for (change, words) in [
+        (("--bounds", "1"), &["LO:HI"][..]),
+        (("--bounds", "2:1"), &["bounds"]),
+        (("--bounds", "0:0"), &["change"]),
+        (("--bounds", "0:nan"), &["bounds"]),
+        (("--relation", "swap"), &["zero-out or replace"]),
+        (("--steps", "0"), &["integer from 1"]),
+        (("--steps", "99999999999999"), &["integer from 1"]),
+        (("--workload", "median"), &["`median`", "window:W"]),
+        (("--workload", "window:0"), &["width"]),
+        (("--strategy", "magic"), &["`magic`"]),
+        (("--participation", "3"), &["TIMES:SEPARATION"]),
+        (("--participation", "0:1"), &["at least 1"]),
+    ] {
+        assert_refused(&with_input(&release(&[change]), "value\n1\n"), 2, words);
+    }
+    assert_refused(&dp(&release(&[("--input", "no such file")])), 1, &["no such file"]);
+    assert_refused(
+        &with_input(&release(&[("--workload", "weights:no such file")]), ""),
+        1,
+        &["no such file"],
+    );
+}
+
+#[test]
+fn weights_come_from_a_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("weights");
+    fs::write(&path, "1\n0.5\n\n0.25\n").unwrap();
+    let workload = format!("weights:{}", path.display());
+    let output = with_input(&release(&[("--workload", &workload)]), "value\n1\n1\n1\n");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    fs::write(&path, "1\nhalf\n").unwrap();
+    assert_refused(
+        &with_input(&release(&[("--workload", &workload)]), "value\n1\n"),
+        1,
+        &["line 2", "`half`", "one weight per line"],
+    );
+}
+
+/// A directory with an input of `rows` rows.
+fn workspace(rows: usize) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let mut input = "value\n".to_owned();
+    for row in 0..rows {
+        input.push_str(if row % 3 == 0 { "1\n" } else { "0.25\n" });
+    }
+    fs::write(directory.path().join("input.csv"), input).unwrap();
+    directory
+}
+
+fn in_directory(directory: &Path, changes: &[(&str, &str)]) -> Command {
+    let mut all = vec![("--input", "input.csv"), ("--state", "state"), ("--output", "output.csv")];
+    all.extend_from_slice(changes);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dp"));
+    command.args(release(&all)).current_dir(directory).stdin(Stdio::null()).stderr(Stdio::piped());
+    command
+}
+
+fn read(directory: &Path, name: &str) -> String {
+    fs::read_to_string(directory.join(name)).unwrap_or_default()
+}
+
+#[test]
+fn killed_at_any_point_a_release_continues_and_never_contradicts_itself() {
+    const ROWS: usize = 240;
+    let steps = ROWS.to_string();
+    // Delays in milliseconds, spread so that kills fall before, into and between the writes.
+    for (group, format, delays) in [
+        ("1", &[][..], [3, 11, 23, 7, 31]),
+        ("7", &[], [2, 5, 9, 14, 4]),
+        ("3", &["--json"], [2, 8, 13, 5, 21]),
+    ] {
+        let whole = workspace(ROWS);
+        let status = in_directory(whole.path(), &[("--steps", &steps)]).args(format).status().unwrap();
+        assert!(status.success());
+        let whole = read(whole.path(), "output.csv");
+        assert_eq!(releases(&whole).len(), ROWS);
+        let directory = workspace(ROWS);
+        let mut seen: BTreeMap<usize, String> = BTreeMap::new();
+        let mut kills = 0;
+        for attempt in 0.. {
+            let mut command = in_directory(directory.path(), &[("--steps", &steps), ("--group", group)]);
+            let mut child = command.args(format).spawn().unwrap();
+            // Longer and longer, so that a slow machine gets to the end as well.
+            std::thread::sleep(Duration::from_millis(
+                delays[attempt % delays.len()] * (1 + attempt as u64 / 20),
+            ));
+            let finished = child.try_wait().unwrap();
+            child.kill().unwrap();
+            let status = child.wait().unwrap();
+            let mut message = String::new();
+            child.stderr.take().unwrap().read_to_string(&mut message).unwrap();
+            let output = read(directory.path(), "output.csv");
+            let complete = &output[..output.rfind('\n').map_or(0, |last| last + 1)];
+            for (step, release) in releases(complete) {
+                let earlier = seen.entry(step).or_insert_with(|| release.clone());
+                assert_eq!(*earlier, release, "step {step} was answered twice");
+            }
+            if finished.is_some() {
+                assert!(status.success(), "{message}");
+                break;
+            }
+            kills += 1;
+            // Now and then a line is torn as well, as by a power failure.
+            if attempt % 4 == 0 && complete.len() > 40 {
+                fs::write(directory.path().join("output.csv"), format!("{complete}17,0.12")).unwrap();
+            }
+        }
+        assert!(kills > 0, "no run was interrupted");
+        assert_eq!(read(directory.path(), "output.csv"), whole, "group {group}, after {kills} kills");
+    }
+}
+
+#[test]
+fn a_pipe_continues_with_new_rows() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join("state");
+    let arguments = release(&[("--state", state.to_str().unwrap())]);
+    let first = with_input(&arguments, "value\n1\n0\n");
+    let second = with_input(&arguments, "value\n1\n");
+    let whole = with_input(&release(&[]), "value\n1\n0\n1\n");
+    assert!(first.status.success() && second.status.success(), "{}", text(&second.stderr));
+    let mut joined = releases(&text(&first.stdout));
+    joined.extend(releases(&text(&second.stdout)));
+    assert_eq!(joined, releases(&text(&whole.stdout)));
+    assert_eq!(releases(&text(&second.stdout)).len(), 1, "what was shown is not shown again");
+}
+
+#[test]
+fn states_and_outputs_that_do_not_belong_together_are_refused() {
+    let directory = workspace(6);
+    let run = |changes: &[(&str, &str)]| in_directory(directory.path(), changes).output().unwrap();
+    assert!(run(&[]).status.success());
+    assert_eq!(releases(&read(directory.path(), "output.csv")).len(), 6);
+    // Nothing new: nothing happens.
+    let before = read(directory.path(), "output.csv");
+    assert!(run(&[]).status.success());
+    assert_eq!(read(directory.path(), "output.csv"), before);
+    assert_refused(&run(&[("--steps", "9")]), 1, &["another plan"]);
+    assert_refused(&run(&[("--epsilon", "2")]), 1, &["another plan"]);
+    // A state that was lost: going on would release every step a second time.
+    assert_refused(&run(&[("--state", "elsewhere")]), 1, &["do not belong together"]);
+    // An output that lost lines which the state no longer remembers.
+    let lines: Vec<&str> = before.lines().collect();
+    fs::write(directory.path().join("output.csv"), lines[..3].join("\n") + "\n").unwrap();
+    assert_refused(&run(&[]), 1, &["ends at step 2", "restore"]);
+    fs::write(directory.path().join("output.csv"), "something else\n").unwrap();
+    assert_refused(&run(&[]), 1, &["line 1"]);
+    // An input that became shorter.
+    fs::write(directory.path().join("output.csv"), before).unwrap();
+    fs::write(directory.path().join("input.csv"), "value\n1\n").unwrap();
+    assert_refused(&run(&[]), 1, &["1 rows", "used 6"]);
+    // Damage.
+    let mut state = fs::read(directory.path().join("state")).unwrap();
+    let middle = state.len() / 2;
+    state[middle] ^= 1;
+    fs::write(directory.path().join("state"), state).unwrap();
+    assert_refused(&run(&[]), 1, &["saved state"]);
+}
+
+#[test]
+fn a_plot_is_drawn() {
+    let directory = workspace(8);
+    assert!(in_directory(directory.path(), &[("--plot", "plot.svg")]).status().unwrap().success());
+    let plot = read(directory.path(), "plot.svg");
+    assert!(plot.starts_with("<svg") && plot.contains("polygon") && plot.contains("count of value"));
+}
+
+#[test]
+fn the_demo_needs_no_arguments_and_repeats_itself() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dp"));
+        command.arg("demo").args(arguments).current_dir(directory.path()).output().unwrap()
+    };
+    let table = run(&[]);
+    assert!(table.status.success(), "{}", text(&table.stderr));
+    assert!(text(&table.stdout).contains("DEMONSTRATION ONLY"));
+    let first = read(directory.path(), "demo-output/demo.csv");
+    assert_eq!(first.lines().count(), 366);
+    let report = json(&run(&["--output", "again", "--json"]));
+    assert_eq!(read(directory.path(), "again/demo.csv"), first);
+    assert!(read(directory.path(), "again/demo.svg").starts_with("<svg"));
+    let strategies = report["strategies"].as_array().unwrap();
+    assert_eq!(strategies[1]["name"], "binary-tree");
+    assert!(strategies[0]["noise_reduction"].as_f64().unwrap() > 2.0, "{report}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+    #[test]
+    fn no_arguments_make_it_panic(
+        command in prop::sample::select(vec!["release", "calibrate", "plan", "demo", "", "nothing"]),
+        words in prop::collection::vec(prop_oneof![
+            prop::sample::select(vec![
+                "--epsilon", "--delta", "--rho", "--mu", "--bounds", "--steps", "--workload", "--strategy", "--input",
+                "--column", "--relation", "--participation", "--json", "--clamp", "--group", "-", "1", "0", "-1", "nan",
+                "1e308", "1e-320", "18446744073709551615", "0:1", "1:0", "-inf:inf", "count", "poly:1e-300", "window:9",
+                "exp:1e308", "auto", "sqrt", "zero-out", "🦀", "\u{0}x",
+            ]).prop_map(str::to_owned),
+            "[ -~]{0,12}",
+        ], 0..14),
+    ) {
+        let directory = tempfile::tempdir().unwrap();
+        // A word with a NUL cannot be an argument at all; a plan or demo that succeeds is fine.
+        let words: Vec<&String> = words.iter().filter(|word| !word.contains('\0')).collect();
+        let output = Command::new(env!("CARGO_BIN_EXE_dp"))
+            .arg(command)
+            .args(words)
+            .current_dir(directory.path())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let code = output.status.code();
+        prop_assert!(matches!(code, Some(0..=2)), "{:?}: {}", code, text(&output.stderr));
+        prop_assert!(code == Some(0) || !output.stderr.is_empty());
+    }
+}
