@@ -14,6 +14,7 @@
 //! | [`noise`] | where `z` comes from, and the correlated noise made of it |
 //! | [`mechanism`] | push an input, get the release |
 //! | [`snapshot`], [`durable`] | continuing later, and surviving crashes |
+//! | [`sparse`] | a mechanism over a huge number of coordinates, few of them touched or asked for |
 //! | [`horizon`] | streams of unknown length |
 
 pub mod bounds;
@@ -27,6 +28,7 @@ pub mod plan;
 pub mod planner;
 pub mod sensitivity;
 pub mod snapshot;
+pub mod sparse;
 pub mod strategy;
 pub mod workload;
 
@@ -39,5 +41,6 @@ pub use noise::{CorrelatedNoise, GaussianSource, Seed, Side};
 pub use plan::Plan;
 pub use sensitivity::{Footprint, Participation, Relation, Sensitivity};
 pub use snapshot::Snapshot;
+pub use sparse::SparseMechanism;
 pub use strategy::Strategy;
 pub use workload::Workload;
