@@ -121,13 +121,8 @@ impl<E: Encoding> Counts<E> {
         budget: Budget,
         snapshot: &Snapshot,
     ) -> Result<Self> {
-        let expected = encoding.dimension();
-        let actual = snapshot.dimension() as u64;
-        if actual != expected {
-            return Err(Error::Dimension { expected, actual });
-        }
         let plan = Plan::new(strategy, encoding.footprint()?, budget)?;
-        let mechanism = SparseMechanism::resume(plan, snapshot)?;
+        let mechanism = SparseMechanism::resume(plan, encoding.dimension(), snapshot)?;
         Ok(Self { encoding, mechanism, changes: Vec::new() })
     }
 

@@ -46,13 +46,13 @@ pub enum Error {
         /// The item.
         item: String,
     },
-    /// A saved state of another encoding.
-    #[error("the saved state has {actual} coordinates, but the encoding has {expected}")]
-    Dimension {
-        /// The number of the encoding.
-        expected: u64,
-        /// The number in the state.
-        actual: u64,
+    /// A message of the wrong length.
+    #[error("a message has {actual} numbers, but the protocol has {expected} intervals")]
+    Message {
+        /// The number of intervals.
+        expected: usize,
+        /// The length of the message.
+        actual: usize,
     },
     /// The mechanism refused.
     #[error(transparent)]

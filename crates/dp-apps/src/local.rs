@@ -195,7 +195,7 @@ impl<'a> Server<'a> {
     /// A message of another length, or one that is not finite; it is not counted then.
     pub fn receive(&mut self, message: &[f64]) -> Result<()> {
         if message.len() != self.sums.len() {
-            return Err(Error::Dimension { expected: self.sums.len() as u64, actual: message.len() as u64 });
+            return Err(Error::Message { expected: self.sums.len(), actual: message.len() });
         }
         if let Some(value) = message.iter().find(|value| !value.is_finite()) {
             return Err(Error::OutOfRange { what: "message", value: *value, range: "finite numbers" });

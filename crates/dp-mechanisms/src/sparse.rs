@@ -211,14 +211,6 @@ impl SparseMechanism {
     /// # Complexity
     /// The touched coordinates; no noise is stored.
     pub fn snapshot(&self) -> Snapshot {
-        let mut cells: Vec<(&u64, &Cell)> = self.cells.iter().collect();
-        cells.sort_unstable_by_key(|(coordinate, _)| **coordinate);
-        let length = cells.iter().map(|(_, cell)| 2 + 2 * cell.entries.len()).sum();
-        let mut numbers = Vec::with_capacity(length);
-        for (coordinate, cell) in cells {
-            numbers.extend([*coordinate as f64, cell.entries.len() as f64]);
-            numbers.extend(cell.entries.iter().flat_map(|(step, value)| [*step as f64, *value]));
-        }
         let mut witnesses: Vec<(u64, f64)> = self
             .columns
             .iter()
@@ -227,9 +219,19 @@ impl SparseMechanism {
             .collect();
         witnesses.sort_unstable_by_key(|(coordinate, _)| *coordinate);
         witnesses.truncate(WITNESSES);
-        let witnesses = witnesses.into_iter().flat_map(|(coordinate, noise)| [coordinate as f64, noise]);
-        let (identity, dimension) = (identity(&self.plan), self.dimension as usize);
-        Snapshot::new(identity, dimension, self.step, self.seed.duplicate(), numbers, witnesses.collect())
+        let mut cells: Vec<(&u64, &Cell)> = self.cells.iter().collect();
+        cells.sort_unstable_by_key(|(coordinate, _)| **coordinate);
+        let cell_numbers: usize = cells.iter().map(|(_, cell)| 2 + 2 * cell.entries.len()).sum();
+        let mut numbers = Vec::with_capacity(1 + 2 * witnesses.len() + cell_numbers);
+        numbers.push(witnesses.len() as f64);
+        numbers.extend(witnesses.iter().flat_map(|(coordinate, noise)| [*coordinate as f64, *noise]));
+        for (coordinate, cell) in cells {
+            numbers.extend([*coordinate as f64, cell.entries.len() as f64]);
+            numbers.extend(cell.entries.iter().flat_map(|(step, value)| [*step as f64, *value]));
+        }
+        // The dense form of a snapshot has a noise value for each coordinate; this one has witnesses in their place.
+        let identity = identity(&self.plan, self.dimension);
+        Snapshot::new(identity, 1, self.step, self.seed.duplicate(), numbers, vec![0.0])
     }
 
     /// Continues where a snapshot was taken, with the very same noise: a question that was already answered after the
@@ -239,9 +241,9 @@ impl SparseMechanism {
     /// As [`Mechanism::resume`](crate::Mechanism::resume): never continue twice with different data.
     ///
     /// # Errors
-    /// A snapshot of another plan, or one whose contents do not fit.
-    pub fn resume(plan: Plan, snapshot: &Snapshot) -> Result<Self> {
-        let identity = identity(&plan);
+    /// A snapshot of another plan or dimension, or one whose contents do not fit.
+    pub fn resume(plan: Plan, dimension: u64, snapshot: &Snapshot) -> Result<Self> {
+        let identity = identity(&plan, dimension);
         if snapshot.identity() != identity {
             return Err(Error::State {
                 reason: format!(
@@ -251,15 +253,16 @@ impl SparseMechanism {
                 ),
             });
         }
-        let mut mechanism = Self::with_seed(plan, snapshot.dimension() as u64, snapshot.seed().duplicate())?;
+        let mut mechanism = Self::with_seed(plan, dimension, snapshot.seed().duplicate())?;
         let damaged = || Error::State { reason: "its contents do not fit the plan".to_owned() };
         if snapshot.step() > mechanism.plan.steps() {
             return Err(damaged());
         }
         mechanism.step = snapshot.step();
-        let mut numbers = snapshot.statistic();
+        let (count, numbers) = snapshot.statistic().split_first().ok_or_else(damaged)?;
+        let (witnesses, mut numbers) = numbers.split_at_checked((*count as usize).saturating_mul(2)).ok_or_else(damaged)?;
         while let [coordinate, length, rest @ ..] = numbers {
-            let entries = rest.get(..2 * *length as usize).ok_or_else(damaged)?;
+            let entries = rest.get(..(*length as usize).saturating_mul(2)).ok_or_else(damaged)?;
             numbers = &rest[entries.len()..];
             let entries = entries.chunks_exact(2).map(|pair| (pair[0] as usize, pair[1])).collect();
             mechanism.check_coordinate(*coordinate as u64).map_err(|_| damaged())?;
@@ -268,7 +271,7 @@ impl SparseMechanism {
         if !numbers.is_empty() {
             return Err(damaged());
         }
-        for witness in snapshot.noise().chunks_exact(2) {
+        for witness in witnesses.chunks_exact(2) {
             let noise = mechanism.noise(witness[0] as u64)?;
             if noise.to_bits() != witness[1].to_bits() {
                 return Err(Error::State {
@@ -313,8 +316,8 @@ impl SparseMechanism {
 }
 
 /// Sparse and dense mechanisms read different matrices `z` from one seed; a state of one is refused by the other.
-fn identity(plan: &Plan) -> String {
-    format!("{} sparse", plan.identity())
+fn identity(plan: &Plan, dimension: u64) -> String {
+    format!("{} sparse={dimension}", plan.identity())
 }
 
 /// Neither noise nor true state leaves through a debug print.
@@ -490,7 +493,7 @@ mod tests {
             let mut running = start("sqrt", workload, steps, 6);
             for step in 1..=steps {
                 let mut resumed =
-                    SparseMechanism::resume(plan("sqrt", workload, steps), &running.snapshot()).unwrap();
+                    SparseMechanism::resume(plan("sqrt", workload, steps), 6, &running.snapshot()).unwrap();
                 running.push(&changes(step)).unwrap();
                 resumed.push(&changes(step)).unwrap();
                 for coordinate in 0..6 {
@@ -498,8 +501,41 @@ mod tests {
                 }
             }
             let mut shown_again =
-                SparseMechanism::resume(plan("sqrt", workload, steps), &running.snapshot()).unwrap();
+                SparseMechanism::resume(plan("sqrt", workload, steps), 6, &running.snapshot()).unwrap();
             assert_eq!(running.ask(2).unwrap(), shown_again.ask(2).unwrap());
+        }
+    }
+
+    #[test]
+    fn a_saved_state_survives_the_disk_and_notices_other_noise() {
+        let mut mechanism = start("sqrt", "count", 9, 1 << 30);
+        for step in 1..=4 {
+            mechanism.push(&changes(step)).unwrap();
+        }
+        let answer = mechanism.ask(3).unwrap();
+        let snapshot = mechanism.snapshot();
+        let read = Snapshot::decode(snapshot.identity().to_owned(), &snapshot.encode()).unwrap();
+        let mut resumed = SparseMechanism::resume(plan("sqrt", "count", 9), 1 << 30, &read).unwrap();
+        assert_eq!(resumed.ask(3).unwrap(), answer);
+        let numbers = snapshot.statistic().to_vec();
+        let other = Snapshot::new(
+            snapshot.identity().to_owned(),
+            1,
+            4,
+            Seed::reproducible(6),
+            numbers.clone(),
+            vec![0.0],
+        );
+        let refused = SparseMechanism::resume(plan("sqrt", "count", 9), 1 << 30, &other);
+        assert!(matches!(refused, Err(Error::State { reason }) if reason.contains("noise")));
+        for length in 0..numbers.len() {
+            let cut = numbers[..length].to_vec();
+            let seed = Seed::reproducible(5);
+            let cut = Snapshot::new(snapshot.identity().to_owned(), 1, 4, seed, cut, vec![0.0]);
+            // A state cut between two cells cannot be told from one with fewer cells; the seal on the file can.
+            if let Ok(mut resumed) = SparseMechanism::resume(plan("sqrt", "count", 9), 1 << 30, &cut) {
+                assert!(resumed.ask(0).is_ok());
+            }
         }
     }
 
@@ -521,9 +557,10 @@ mod tests {
         assert!(SparseMechanism::new(plan("sqrt", "count", 2), 0).is_err());
         assert!(SparseMechanism::new(plan("sqrt", "count", 2), MOST_COORDINATES + 1).is_err());
         assert!(SparseMechanism::new(plan("sqrt", "poly:0.5", 2), 3).is_err());
-        assert!(SparseMechanism::resume(plan("sqrt", "count", 3), &touched.snapshot()).is_err());
+        assert!(SparseMechanism::resume(plan("sqrt", "count", 3), 4, &touched.snapshot()).is_err());
+        assert!(SparseMechanism::resume(plan("sqrt", "count", 2), 5, &touched.snapshot()).is_err());
         let dense = crate::Mechanism::new(plan("sqrt", "count", 2), 4).unwrap();
-        assert!(SparseMechanism::resume(plan("sqrt", "count", 2), &dense.snapshot()).is_err());
+        assert!(SparseMechanism::resume(plan("sqrt", "count", 2), 4, &dense.snapshot()).is_err());
     }
 
     #[test]
