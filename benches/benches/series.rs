@@ -54,13 +54,13 @@ fn roots(criterion: &mut Criterion) {
     for n in [1 << 10, 1 << 13] {
         let a = general_series(n);
         group.bench_function(BenchmarkId::new("sqrt newton", n), |bencher| {
-            bencher.iter(|| series::sqrt(&a, n))
+            bencher.iter(|| series::sqrt(&a, n));
         });
         group.bench_function(BenchmarkId::new("sqrt recurrence (naive)", n), |bencher| {
             bencher.iter(|| series::sqrt_recurrence(&a, n));
         });
         group.bench_function(BenchmarkId::new("inverse newton", n), |bencher| {
-            bencher.iter(|| series::inverse(&a, n))
+            bencher.iter(|| series::inverse(&a, n));
         });
         group.bench_function(BenchmarkId::new("inverse recurrence (naive)", n), |bencher| {
             bencher.iter(|| series::inverse_recurrence(&a, n));

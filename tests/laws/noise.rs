@@ -37,7 +37,11 @@ fn unit_noise_adds_up_to_the_row_sums() {
         for (t, (sum, row)) in sums.iter().zip(decoder.rows()).enumerate() {
             let expected = row.sum();
             let context = case.context();
-            assert!((sum - expected).abs() <= ROUNDING * scale, "{context}, step {t}: {sum} {expected}");
+            assert!(
+                (sum - expected).abs() <= ROUNDING * scale,
+                "{context}, step {}: {sum} {expected}",
+                t + 1
+            );
             if case.name == "binary-tree" && case.label == "count" {
                 assert_eq!(*sum, f64::from((t + 1).count_ones()), "{context}: one unit per dyadic node");
             }

@@ -48,9 +48,9 @@ fn trees_are_sensitive_once_per_level() {
 
 #[test]
 fn repeated_participation_dominates_every_set_and_sign() {
-    for steps in [1, 2, 5, 7] {
+    for steps in [1, 2, 5, 9] {
         for labelled in &workloads() {
-            for (times, separation) in [(2, 1), (2, 2), (2, 3), (3, 1), (3, 2), (7, 1)] {
+            for (times, separation) in [(2, 1), (2, 2), (2, 5), (3, 3), (5, 2), (9, 1)] {
                 let participation = Participation::repeated(times, separation).unwrap();
                 for name in strategy::NAMES {
                     let Some(case) = case(name, labelled, steps, participation) else { continue };
@@ -65,21 +65,6 @@ fn repeated_participation_dominates_every_set_and_sign() {
                     }
                 }
             }
-        }
-    }
-}
-
-#[test]
-fn nine_steps_of_the_count_are_searched_in_full() {
-    let labelled = &workloads()[0];
-    assert_eq!(labelled.0, "count");
-    for (times, separation) in [(9, 1), (5, 2), (3, 3), (2, 5)] {
-        let participation = Participation::repeated(times, separation).unwrap();
-        for name in strategy::NAMES {
-            let Some(case) = case(name, labelled, 9, participation) else { continue };
-            let matrix = case.strategy.materialize().unwrap().strategy;
-            let worst = exhaustive_sensitivity(&matrix, participation);
-            assert_dominates(&case, participation, worst * (1.0 - 1e-15));
         }
     }
 }

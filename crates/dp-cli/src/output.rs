@@ -45,15 +45,16 @@ impl Table {
         };
         let widths: Vec<usize> = (0..columns).map(width).collect();
         for row in &self.rows {
-            let mut text = String::new();
-            for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-                if column == 0 {
-                    text.push_str(&format!("{cell:<width$}"));
-                } else {
-                    text.push_str(&format!("  {cell:>width$}"));
-                }
-            }
-            line(text.trim_end())?;
+            let cells: Vec<String> = row
+                .iter()
+                .zip(&widths)
+                .enumerate()
+                .map(|(column, (cell, &width))| match column {
+                    0 => format!("{cell:<width$}"),
+                    _ => format!("{cell:>width$}"),
+                })
+                .collect();
+            line(cells.join("  ").trim_end())?;
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use anyhow::{Context, Result, anyhow, bail};
 
@@ -47,10 +47,7 @@ impl Rows {
 
     /// The next row if it has arrived already.
     pub(crate) fn ready(&self) -> Option<Result<Row>> {
-        match self.receiver.try_recv() {
-            Ok(row) => Some(row),
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
-        }
+        self.receiver.try_recv().ok()
     }
 }
 

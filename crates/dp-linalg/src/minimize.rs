@@ -75,35 +75,34 @@ pub fn lbfgs(
         // Bracket a step that decreases enough (Armijo) and where the slope has flattened (weak Wolfe).
         let first = if history.is_empty() { (1.0 / dot(&gradient, &gradient).sqrt()).min(1.0) } else { 1.0 };
         let (mut low, mut high, mut step) = (0.0, f64::INFINITY, first);
-        let mut accepted = None;
-        for _ in 0..60 {
+        let mut flat = None;
+        let mut evaluate = |step: f64, trial: &mut [f64], trial_gradient: &mut [f64]| {
             for ((t, p), d) in trial.iter_mut().zip(&point).zip(&direction) {
                 *t = p + step * d;
             }
-            let candidate = objective(&trial, &mut trial_gradient);
-            if !(candidate <= value + 1e-4 * step * slope) {
-                high = step;
-            } else {
-                accepted = Some(candidate);
+            objective(trial, trial_gradient)
+        };
+        for _ in 0..60 {
+            let candidate = evaluate(step, &mut trial, &mut trial_gradient);
+            if candidate <= value + 1e-4 * step * slope {
                 if dot(&direction, &trial_gradient) >= 0.9 * slope {
+                    flat = Some(candidate);
                     break;
                 }
                 low = step;
+            } else {
+                high = step;
             }
-            step = if high.is_finite() { low + (high - low) / 2.0 } else { 2.0 * step };
             if high - low <= 1e-14 * step {
                 break;
             }
+            step = if high.is_finite() { low + (high - low) / 2.0 } else { 2.0 * step };
         }
-        let Some(candidate) = accepted.filter(|candidate| *candidate <= value) else { break };
-        // The bracket may have ended on a refused trial: evaluate the accepted point once more if so.
-        let candidate = if dot(&direction, &trial_gradient) >= 0.9 * slope && candidate <= value {
-            candidate
-        } else {
-            for ((t, p), d) in trial.iter_mut().zip(&point).zip(&direction) {
-                *t = p + low * d;
-            }
-            objective(&trial, &mut trial_gradient)
+        // Without a flat point the longest step that decreased enough has to do.
+        let candidate = match flat {
+            Some(candidate) => candidate,
+            None if low > 0.0 => evaluate(low, &mut trial, &mut trial_gradient),
+            None => break,
         };
         let change: Vec<f64> = trial.iter().zip(&point).map(|(t, p)| t - p).collect();
         let bend: Vec<f64> = trial_gradient.iter().zip(&gradient).map(|(t, g)| t - g).collect();

@@ -179,7 +179,7 @@ pub fn evaluate(request: &Request) -> Result<Report> {
                 _ => found.push(pair),
             },
             Err(error) if request.strategy.is_none() => {
-                skipped.push(Skipped { name, reason: error.to_string() })
+                skipped.push(Skipped { name, reason: error.to_string() });
             }
             Err(error) => return Err(error),
         }

@@ -223,9 +223,9 @@ fn draw(path: &Path, truth: &[f64], runs: &[Run; 2]) -> Result<()> {
     };
     let error = |run: &Run, colour| Curve {
         label: format!(
-            "{}: {:.0} cases off typically; shaded: where 95 % of errors fall",
+            "{}: expect to be {:.0} cases off; shaded: where 95 % of errors fall",
             run.name,
-            root_mean_square(&run.errors)
+            root_mean_square(&run.deviations)
         ),
         colour,
         points: by_day(&run.errors),
@@ -261,7 +261,7 @@ fn draw(path: &Path, truth: &[f64], runs: &[Run; 2]) -> Result<()> {
     };
     plot::draw(
         path,
-        "A year of daily totals, each person protected equally by both strategies",
+        "A year of daily totals, both strategies at the same privacy (ε = 1, δ = 1e-6)",
         &[totals, errors],
     )
 }

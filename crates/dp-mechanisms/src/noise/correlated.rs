@@ -32,6 +32,7 @@ pub struct CorrelatedNoise {
     conversion: Conversion,
     source: Box<dyn UnitNoise>,
     buffer: Vec<f64>,
+    dimension: usize,
     steps: usize,
     step: usize,
 }
@@ -69,7 +70,7 @@ impl CorrelatedNoise {
             Conversion::None => Vec::new(),
             _ => vec![0.0; dimension],
         };
-        Ok(Self { filter, conversion, source, buffer, steps, step: 0 })
+        Ok(Self { filter, conversion, source, buffer, dimension, steps, step: 0 })
     }
 
     /// The number of steps whose noise has been made.
@@ -80,10 +81,17 @@ impl CorrelatedNoise {
     /// Writes the noise of the next step.
     ///
     /// # Errors
-    /// A step past the horizon: noise never repeats and never runs on.
+    /// A buffer of another dimension, or a step past the horizon: noise never repeats and never runs on.
     pub fn next_into(&mut self, out: &mut [f64]) -> Result<()> {
         if self.step >= self.steps {
             return Err(Error::HorizonReached { horizon: self.steps });
+        }
+        if out.len() != self.dimension {
+            return Err(Error::Dimension {
+                what: "the output buffer",
+                expected: self.dimension,
+                actual: out.len(),
+            });
         }
         match &mut self.conversion {
             Conversion::None => self.filter.next_into(self.source.as_mut(), out)?,

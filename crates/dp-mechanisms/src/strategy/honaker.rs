@@ -1,8 +1,7 @@
 //! The binary tree with every node measured, decoded with inverse-variance weights.
 
-use dp_linalg::norms;
 use dp_linalg::tree::{Node, complete_ancestors, complete_nodes, dyadic_nodes, levels, position};
-use ndarray::{Array2, ArrayViewMut1, s};
+use ndarray::{Array2, ArrayView1};
 
 use super::tree::{Measured, PrefixSums, native_side, prefix_row_norms, sensitivity, sum_over_dyadic_levels};
 use super::{Factorization, NoiseFilter, RowNorms, Strategy, check_materializable};
@@ -24,7 +23,8 @@ use crate::workload::{Kind, Workload};
 ///
 /// # Complexity
 /// Online: amortized O(d) per step and two vectors per level. Full: O(n d) before the first step and n vectors
-/// of memory. Row norms: O(n) for count and average (online O(n log n)), dense for other workloads.
+/// of memory. Row norms: O(n log n) for count and average, O(n²) for other workloads, up to
+/// [`MATERIALIZE_LIMIT`](super::MATERIALIZE_LIMIT) steps.
 ///
 /// # Example
 /// ```
@@ -79,59 +79,58 @@ impl Honaker {
     }
 
     /// Adds `factor` times the estimate from below of a node to a row over the measurements.
-    fn add_estimate(&self, row: &mut ArrayViewMut1<'_, f64>, node: Node, factor: f64) {
+    fn add_estimate(&self, row: &mut [f64], node: Node, factor: f64) {
         let own = self.variances[node.level];
         row[position(node)] += factor * own;
+        self.add_children(row, node, factor * (1.0 - own));
+    }
+
+    /// The same for the sum of the estimates of the two children, if there are any.
+    fn add_children(&self, row: &mut [f64], node: Node, factor: f64) {
         for child in node.children().into_iter().flatten() {
-            self.add_estimate(row, child, factor * (1.0 - own));
+            self.add_estimate(row, child, factor);
         }
     }
 
-    /// The matrix that turns measurements into estimated inputs, `A⁻¹ B`.
-    fn input_decoder(&self) -> Array2<f64> {
-        let mut decoder = Array2::zeros((self.steps, complete_nodes(self.steps)));
+    /// The weights of the measurements in the estimated input of a step (counted from 0): a row of `A⁻¹ B`.
+    fn input_row(&self, step: usize, row: &mut [f64]) {
+        row.fill(0.0);
         match self.decoding {
             Decoding::Online => {
-                decoder.assign(&self.prefix_decoder());
-                for t in (1..self.steps).rev() {
-                    let (before, mut row) = decoder.multi_slice_mut((s![t - 1, ..], s![t, ..]));
-                    row -= &before;
+                // One node takes the place of those dyadic nodes of the prefix before that it contains.
+                let level = (step + 1).trailing_zeros() as usize;
+                let node = Node { level, index: step >> level };
+                self.add_estimate(row, node, 1.0);
+                let start = node.leaves().start;
+                for replaced in dyadic_nodes(step).filter(|other| other.leaves().start >= start) {
+                    self.add_estimate(row, replaced, -1.0);
                 }
             }
             Decoding::Full => {
-                for (leaf, mut row) in decoder.rows_mut().into_iter().enumerate() {
-                    for node in complete_ancestors(leaf, self.steps) {
-                        // The leaf, plus its equal share of how far each node moved the sum of its children.
-                        let share = self.variances[node.level] / (1_u64 << node.level) as f64;
-                        row[position(node)] += share;
-                        for child in node.children().into_iter().flatten() {
-                            self.add_estimate(&mut row, child, -share);
-                        }
-                    }
+                for node in complete_ancestors(step, self.steps) {
+                    // The leaf, plus its equal share of how far each node above moves the sum of its children.
+                    let share = self.variances[node.level] / (1_u64 << node.level) as f64;
+                    row[position(node)] += share;
+                    self.add_children(row, node, -share);
                 }
             }
         }
-        decoder
     }
 
-    /// The matrix that turns measurements into the online estimates of the prefix sums.
-    fn prefix_decoder(&self) -> Array2<f64> {
-        let mut decoder = Array2::zeros((self.steps, complete_nodes(self.steps)));
-        for (before, mut row) in decoder.rows_mut().into_iter().enumerate() {
-            for node in dyadic_nodes(before + 1) {
-                self.add_estimate(&mut row, node, 1.0);
-            }
-        }
-        decoder
-    }
-
-    fn decoder(&self) -> Result<Array2<f64>> {
+    /// Visits the rows of B: the workload, applied to the estimated inputs as to any stream. O(n²) in all where the
+    /// workload streams in constant time.
+    fn for_each_row(&self, mut visit: impl FnMut(usize, &[f64])) -> Result<()> {
         check_materializable(self.steps)?;
-        if self.decoding == Decoding::Online && *self.workload.kind() == Kind::Count {
-            return Ok(self.prefix_decoder());
+        let measurements = complete_nodes(self.steps);
+        let mut workload = self.workload.stream(self.steps, measurements)?;
+        let mut input = vec![0.0; measurements];
+        let mut output = vec![0.0; measurements];
+        for step in 0..self.steps {
+            self.input_row(step, &mut input);
+            workload.push(&input, &mut output)?;
+            visit(step, &output);
         }
-        let workload = self.workload.materialize(self.steps)?;
-        Ok(dp_linalg::dense::matmul(workload.view(), self.input_decoder().view()))
+        Ok(())
     }
 
     /// The variance of every prefix sum under least squares, in O(n).
@@ -192,7 +191,9 @@ impl Strategy for Honaker {
 
     fn row_norms(&self) -> Result<RowNorms> {
         if !matches!(self.workload.kind(), Kind::Count | Kind::Average) {
-            return Ok(RowNorms::exact(norms::row_squared_norms(self.decoder()?.view()).to_vec()));
+            let mut squared = Vec::new();
+            self.for_each_row(|_, row| squared.push(row.iter().map(|b| b * b).sum()))?;
+            return Ok(RowNorms::exact(squared));
         }
         let squared = match self.decoding {
             Decoding::Online => {
@@ -230,7 +231,8 @@ impl Strategy for Honaker {
     }
 
     fn materialize(&self) -> Result<Factorization> {
-        let decoder = self.decoder()?;
+        let mut decoder = Array2::zeros((self.steps, complete_nodes(self.steps)));
+        self.for_each_row(|step, row| decoder.row_mut(step).assign(&ArrayView1::from(row)))?;
         let mut strategy = Array2::zeros((complete_nodes(self.steps), self.steps));
         for leaf in 0..self.steps {
             for node in complete_ancestors(leaf, self.steps) {
@@ -257,9 +259,10 @@ impl Estimates {
         }
     }
 
-    /// Leaves in `estimate` the noise of the largest node that ends at `step`, given that of the measurements;
-    /// `measure(row, out)` reads a row of z. Before it does so, `correction` is told for each node that is completed,
-    /// by its middle, how far its measurement moves the sum of its children.
+    /// Leaves in `estimate` the noise of the largest node that ends at `step`, estimated from below.
+    ///
+    /// `measure(row, out)` reads a row of z. For each inner node that the step completes, `correction(middle, moved)`
+    /// is told how far its own measurement moved the sum of its children.
     fn complete(
         &mut self,
         step: usize,
@@ -405,8 +408,13 @@ mod tests {
             let tree = count(steps, Decoding::Full);
             let strategy = tree.materialize().unwrap().strategy;
             let expected = dp_linalg::dense::pseudo_inverse(strategy.view()).unwrap();
-            let difference = (tree.input_decoder() - expected).iter().fold(0.0_f64, |m, x| m.max(x.abs()));
-            assert!(difference < 1e-12, "{steps}: {difference}");
+            let mut row = vec![0.0; strategy.nrows()];
+            for step in 0..steps {
+                tree.input_row(step, &mut row);
+                for (actual, expected) in row.iter().zip(expected.row(step)) {
+                    assert!((actual - expected).abs() < 1e-12, "{steps}: {actual} {expected}");
+                }
+            }
         }
     }
 
@@ -415,7 +423,7 @@ mod tests {
         for decoding in [Decoding::Online, Decoding::Full] {
             for steps in [1, 2, 3, 5, 8, 29, 64, 77] {
                 let tree = count(steps, decoding);
-                let rows = norms::row_squared_norms(tree.decoder().unwrap().view());
+                let rows = dp_linalg::norms::row_squared_norms(tree.materialize().unwrap().decoder.view());
                 for (fast, slow) in tree.row_norms().unwrap().squared.iter().zip(&rows) {
                     assert!((fast - slow).abs() < 1e-12, "{steps}: {fast} {slow}");
                 }

@@ -15,24 +15,19 @@ const EXACT_LIMIT: usize = 8192;
 /// `C = T`: for Toeplitz workloads `b = a/c` and the norms are partial sums.
 pub(super) fn unscaled(workload: &Workload, inverse: &[f64]) -> Result<RowNorms> {
     let steps = inverse.len();
-    match workload.kind() {
-        Kind::Average => {
-            let mut squared = prefix_sums_of_squares(&series::product(&series::count(steps), inverse, steps));
-            for (index, norm) in squared.iter_mut().enumerate() {
-                *norm /= ((index + 1) * (index + 1)) as f64;
-            }
-            Ok(RowNorms::exact(squared))
+    let norms = |weights: &[f64]| prefix_sums_of_squares(&series::product(weights, inverse, steps));
+    if *workload.kind() == Kind::Average {
+        let mut squared = norms(&series::count(steps));
+        for (index, norm) in squared.iter_mut().enumerate() {
+            *norm /= (index as f64 + 1.0).powi(2);
         }
-        _ => match workload.series(steps)? {
-            Some(weights) => {
-                Ok(RowNorms::exact(prefix_sums_of_squares(&series::product(&weights, inverse, steps))))
-            }
-            None => {
-                let identity = Scaling { rows: vec![1.0; steps], column_norms: vec![1.0; steps] };
-                scaled(workload, inverse, &identity)
-            }
-        },
+        return Ok(RowNorms::exact(squared));
     }
+    if let Some(weights) = workload.series(steps)? {
+        return Ok(RowNorms::exact(norms(&weights)));
+    }
+    let identity = Scaling { rows: vec![1.0; steps], column_norms: vec![1.0; steps] };
+    scaled(workload, inverse, &identity)
 }
 
 /// `C = D1 · T · D2`.
