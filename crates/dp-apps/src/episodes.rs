@@ -259,17 +259,11 @@ impl Roles {
 }
 
 /// The largest admissible set of indices in a prefix, by what its last place holds; `None` where that is impossible.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 struct Search {
     free: usize,
     gain: Option<usize>,
     loss: Option<usize>,
-}
-
-impl Default for Search {
-    fn default() -> Self {
-        Self { free: 0, gain: None, loss: None }
-    }
 }
 
 impl Search {
@@ -350,5 +344,113 @@ impl Encoding for Episodes {
 
     fn coordinate(&self, label: &str) -> Option<u64> {
         self.positions.get(label).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether the letters of the steps `start..=end` contain the episode in order.
+    fn occurs(stream: &[Option<char>], episode: &str, start: usize, end: usize) -> bool {
+        let mut rest = stream[start..=end].iter().flatten();
+        episode.chars().all(|letter| rest.any(|found| *found == letter))
+    }
+
+    /// By the definition: an interval that contains the episode, while neither of the two one step shorter does.
+    fn minimal_ends(stream: &[Option<char>], episode: &str) -> Vec<usize> {
+        let minimal = |start: usize, end: usize| {
+            occurs(stream, episode, start, end)
+                && (start == end
+                    || !(occurs(stream, episode, start + 1, end) || occurs(stream, episode, start, end - 1)))
+        };
+        (0..stream.len()).filter(|end| (0..=*end).any(|start| minimal(start, *end))).collect()
+    }
+
+    #[test]
+    fn ends_are_those_of_the_definition_for_every_short_stream() {
+        let letters = [Some('a'), Some('b'), Some('c'), None];
+        for code in 0..4_usize.pow(7) {
+            let stream: Vec<Option<char>> =
+                (0..7).map(|place| letters[code / 4_usize.pow(place) % 4]).collect();
+            let listed = ["a", "ab", "aa", "aba", "abc", "cc", "bab"].map(String::from);
+            let mut episodes = Episodes::listed(listed.clone(), Relation::Replace).unwrap();
+            let mut ends = vec![Vec::new(); listed.len()];
+            let mut changes = Vec::new();
+            for (step, event) in stream.iter().enumerate() {
+                changes.clear();
+                episodes.encode(event, &mut changes).unwrap();
+                for (coordinate, amount) in &changes {
+                    assert_eq!(*amount, 1.0);
+                    ends[*coordinate as usize].push(step);
+                }
+            }
+            for (episode, ends) in listed.iter().zip(ends) {
+                assert_eq!(ends, minimal_ends(&stream, episode), "{episode} in {stream:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn all_episodes_and_a_list_of_them_agree() {
+        let mut all = Episodes::all("ab".chars(), 3, Relation::Replace).unwrap();
+        let labels: Vec<String> = (0..all.dimension()).map(|index| all.label(index).unwrap()).collect();
+        assert_eq!(labels[..6], ["a", "b", "aa", "ab", "ba", "bb"].map(String::from));
+        assert_eq!(labels.len(), 14);
+        let mut listed = Episodes::listed(labels.clone(), Relation::Replace).unwrap();
+        for letter in "abbabaab".chars() {
+            let (mut left, mut right) = (Vec::new(), Vec::new());
+            all.encode(&Some(letter), &mut left).unwrap();
+            listed.encode(&Some(letter), &mut right).unwrap();
+            left.sort_by_key(|(coordinate, _)| *coordinate);
+            right.sort_by_key(|(coordinate, _)| *coordinate);
+            assert_eq!(left, right);
+        }
+        for (index, label) in labels.iter().enumerate() {
+            assert_eq!(all.coordinate(label), Some(index as u64));
+        }
+        assert_eq!((all.coordinate("abab"), all.label(14)), (None, None));
+    }
+
+    /// The search over sets of indices against every set, for every word of three kinds of letters.
+    #[test]
+    fn the_largest_admissible_set_is_found() {
+        let kinds = [Letter::Before, Letter::After, Letter::Other];
+        for length in 1..=6 {
+            let mut most = 0;
+            for code in 0..3_usize.pow(length) {
+                let word: Vec<Letter> =
+                    (0..length).map(|place| kinds[code / 3_usize.pow(place) % 3]).collect();
+                let [roles, _] = Roles::of_signs(Relation::Replace);
+                let admissible = |set: usize| {
+                    let chosen = |place: usize| place < word.len() && set >> place & 1 == 1;
+                    (0..word.len()).filter(|place| chosen(*place)).all(|place| match word[place] {
+                        Letter::Before => !chosen(place + 1),
+                        Letter::After => {
+                            place > 0 && !(chosen(place + 1) && word[place + 1] == Letter::After)
+                        }
+                        Letter::Other => false,
+                    })
+                };
+                let sets = (0..1_usize << length).filter(|set| admissible(*set));
+                let largest = sets.map(usize::count_ones).max().unwrap_or(0) as usize;
+                assert_eq!(most_changes(roles, word.iter().copied()), largest, "{word:?}");
+                most = most.max(largest);
+            }
+            assert_eq!(most, [1, 1, 2, 3, 3, 4][length as usize - 1]);
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        assert!(Episodes::all("".chars(), 2, Relation::Replace).is_err());
+        assert!(Episodes::all("ab".chars(), 0, Relation::Replace).is_err());
+        assert!(Episodes::all("ab".chars(), 40, Relation::Replace).is_err());
+        for bad in [vec![], vec![""], vec!["ab", "ab"]] {
+            assert!(Episodes::listed(bad.iter().map(ToString::to_string), Relation::Replace).is_err());
+        }
+        let mut all = Episodes::all("ab".chars(), 2, Relation::Replace).unwrap();
+        assert!(all.encode(&Some('z'), &mut Vec::new()).is_err());
+        assert_eq!(all.step, 0);
     }
 }

@@ -146,7 +146,7 @@ impl<'a> Client<'a> {
     /// # Errors
     /// A derivative that is NaN.
     pub fn loss(self, derivative: impl Fn(f64) -> f64) -> Result<Vec<f64>> {
-        self.message(|theta| (1.0 + derivative(theta)) / 2.0)
+        self.message(|theta| f64::midpoint(1.0, derivative(theta)))
     }
 
     fn message(mut self, weight_to_the_left: impl Fn(f64) -> f64) -> Result<Vec<f64>> {

@@ -152,7 +152,8 @@ fn histograms_of_every_rule_are_bounded_and_tight() {
                             })
                             .collect();
                     }
-                    contributions.retain(|one| encoding.encode(&[one.clone()], &mut Vec::new()).is_ok());
+                    contributions
+                        .retain(|one| encoding.encode(std::slice::from_ref(one), &mut Vec::new()).is_ok());
                     let empty: &[Vec<Change<u64>>] = &[];
                     let mut exact = [0.0_f64; 2];
                     for one in &contributions {

@@ -248,7 +248,7 @@ fn upper_quantile(probability: f64) -> f64 {
     let target = probability * (1.0 - 1e-13);
     let (mut low, mut high) = (-40.0, 40.0);
     for _ in 0..200 {
-        let middle = (low + high) / 2.0;
+        let middle = f64::midpoint(low, high);
         if tail(middle) <= target { high = middle } else { low = middle }
     }
     high

@@ -259,6 +259,7 @@ impl Encoding for Histogram {
 
 #[cfg(test)]
 mod tests {
+    use super::Change::{Insert, Remove};
     use super::*;
 
     #[test]
@@ -309,14 +310,13 @@ mod tests {
         let rules = Rules { items: 2, ..Rules::one_item(Relation::ZeroOut) };
         let mut histogram = Histogram::new(universe, rules).unwrap();
         let mut changes = Vec::new();
-        use Change::{Insert, Remove};
         for bad in [
             vec![Insert(0), Insert(1), Insert(2)],
             vec![Insert(3), Insert(3)],
             vec![Remove(1)],
             vec![Insert(4)],
         ] {
-            assert!(histogram.encode(&[bad.clone()], &mut changes).is_err(), "{bad:?}");
+            assert!(histogram.encode(std::slice::from_ref(&bad), &mut changes).is_err(), "{bad:?}");
         }
         changes.clear();
         histogram.encode(&[vec![Insert(0), Insert(3)], vec![Insert(0)], vec![]], &mut changes).unwrap();
