@@ -5,6 +5,7 @@
 
 mod arguments;
 mod commands;
+mod counting;
 mod output;
 mod plot;
 mod rows;
@@ -30,6 +31,14 @@ enum Command {
     Calibrate(commands::calibrate::Calibrate),
     /// Release a statistic of a CSV column, one line per row
     Release(commands::release::Release),
+    /// Count the items of a CSV column privately
+    Histogram(commands::histogram::Histogram),
+    /// Count short strings in a CSV column of letters privately
+    Substrings(commands::substrings::Substrings),
+    /// Count minimal occurrences of episodes in a CSV column of letters privately
+    Episodes(commands::episodes::Episodes),
+    /// Estimate quantiles in the local model
+    Local(commands::local::Local),
     /// Release a year of synthetic case counts, and draw it
     Demo(commands::demo::Demo),
     /// Release cuts, weights or a function of a graph from a CSV of edge updates
@@ -41,6 +50,10 @@ fn main() -> ExitCode {
         Command::Plan(command) => command.run(),
         Command::Calibrate(command) => command.run(),
         Command::Release(command) => command.run(),
+        Command::Histogram(command) => command.run(),
+        Command::Substrings(command) => command.run(),
+        Command::Episodes(command) => command.run(),
+        Command::Local(command) => command.run(),
         Command::Demo(command) => command.run(),
         Command::Graph(command) => command.run(),
     };

@@ -15,6 +15,7 @@
 //! | [`mechanism`] | push an input, get the release |
 //! | [`exact`] | the same in exact integers, for adversaries who look at every bit |
 //! | [`snapshot`], [`durable`] | continuing later, and surviving crashes |
+//! | [`sparse`] | a mechanism over a huge number of coordinates, few of them touched or asked for |
 //! | [`horizon`] | streams of unknown length |
 
 pub mod bounds;
@@ -30,6 +31,7 @@ pub mod plan;
 pub mod planner;
 pub mod sensitivity;
 pub mod snapshot;
+pub mod sparse;
 pub mod strategy;
 pub mod workload;
 
@@ -42,5 +44,6 @@ pub use noise::{CorrelatedNoise, GaussianSource, Seed, Side};
 pub use plan::Plan;
 pub use sensitivity::{Footprint, Participation, Relation, Sensitivity};
 pub use snapshot::Snapshot;
+pub use sparse::SparseMechanism;
 pub use strategy::Strategy;
 pub use workload::Workload;

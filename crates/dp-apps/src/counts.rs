@@ -1,0 +1,272 @@
+//! What all counting applications share: an encoding in front of the sparse mechanism, and questions to it.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use dp_mechanisms::sensitivity::Term;
+use dp_mechanisms::{
+    Budget, Footprint, Participation, Plan, Relation, Release, Seed, Snapshot, SparseMechanism, Strategy,
+};
+
+use crate::error::{Error, Result};
+
+/// Events as sparse changes of a vector, with a proof of how far one person can move it.
+pub trait Encoding {
+    /// What arrives at one step.
+    type Event: ?Sized;
+
+    /// The number of coordinates.
+    fn dimension(&self) -> u64;
+
+    /// What one person can change. The implementation's documentation holds the proof.
+    ///
+    /// # Errors
+    /// Parameters for which nothing can be proved.
+    fn footprint(&self) -> Result<Footprint>;
+
+    /// Appends the changes that the event makes. On an error the encoding is as before.
+    ///
+    /// # Errors
+    /// An event outside the public rules of the encoding.
+    fn encode(&mut self, event: &Self::Event, changes: &mut Vec<(u64, f64)>) -> Result<()>;
+
+    /// The name of a coordinate, if there is such a coordinate.
+    fn label(&self, coordinate: u64) -> Option<String>;
+
+    /// The coordinate with a name, if there is one.
+    fn coordinate(&self, label: &str) -> Option<u64>;
+}
+
+/// A released number and the standard deviation of its noise.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Estimate {
+    /// The released value: unbiased.
+    pub value: f64,
+    /// The standard deviation of its noise.
+    pub standard_deviation: f64,
+}
+
+/// The coordinates with the largest released values.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Top {
+    /// Coordinates and released values, largest first.
+    pub entries: Vec<(u64, f64)>,
+    /// With the stated probability *every* released value, reported or not, is within this distance of the truth.
+    /// Then no coordinate that is missing here exceeds one that is present by more than twice this distance.
+    pub band: f64,
+}
+
+/// An application at work: events in, private answers out.
+///
+/// # Privacy
+/// That of [`SparseMechanism`]: everything that is ever asked, together, satisfies the budget under the encoding's
+/// footprint, adaptively. What is asked must not depend on the events except through earlier answers. Sums over
+/// ranges and the largest values are computed from answers, and cost nothing.
+///
+/// # Example
+/// ```
+/// use dp_apps::{Counts, substrings::Substrings};
+/// use dp_mechanisms::{Budget, Participation, Relation, Workload, strategy};
+/// let strategy = strategy::build("sqrt", &Workload::count(), 100, Participation::Single)?;
+/// let encoding = Substrings::new("ACGT".chars(), 3, Relation::Replace)?;
+/// let mut counts = Counts::new(encoding, strategy, Budget::approximate(1.0, 1e-6)?)?;
+/// for base in "GATTACA".chars() {
+///     counts.push(&Some(base))?;
+/// }
+/// let estimate = counts.count("ATT")?;
+/// println!("ATT: {:.0} ± {:.0}", estimate.value, estimate.standard_deviation);
+/// # Ok::<(), dp_apps::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Counts<E> {
+    encoding: E,
+    mechanism: SparseMechanism,
+    changes: Vec<(u64, f64)>,
+}
+
+impl<E: Encoding> Counts<E> {
+    /// Starts with secret noise from the operating system.
+    ///
+    /// # Errors
+    /// What cannot be calibrated, or a workload that [`SparseMechanism`] does not serve.
+    pub fn new(encoding: E, strategy: Arc<dyn Strategy>, budget: Budget) -> Result<Self> {
+        let plan = Plan::new(strategy, encoding.footprint()?, budget)?;
+        let mechanism = SparseMechanism::new(plan, encoding.dimension())?;
+        Ok(Self { encoding, mechanism, changes: Vec::new() })
+    }
+
+    /// Starts with noise that anybody can repeat: **not private**, for tests and demonstrations.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn reproducible(
+        encoding: E,
+        strategy: Arc<dyn Strategy>,
+        budget: Budget,
+        seed: Seed,
+    ) -> Result<Self> {
+        let plan = Plan::new(strategy, encoding.footprint()?, budget)?;
+        let mechanism = SparseMechanism::reproducible(plan, encoding.dimension(), seed)?;
+        Ok(Self { encoding, mechanism, changes: Vec::new() })
+    }
+
+    /// Continues where a snapshot was taken. An encoding that remembers events (the last letters of a string) must
+    /// have encoded the events before the snapshot again; see [`SparseMechanism::resume`] for what must never be done.
+    ///
+    /// # Errors
+    /// A snapshot of another plan or encoding.
+    pub fn resume(
+        encoding: E,
+        strategy: Arc<dyn Strategy>,
+        budget: Budget,
+        snapshot: &Snapshot,
+    ) -> Result<Self> {
+        let plan = Plan::new(strategy, encoding.footprint()?, budget)?;
+        let mechanism = SparseMechanism::resume(plan, encoding.dimension(), snapshot)?;
+        Ok(Self { encoding, mechanism, changes: Vec::new() })
+    }
+
+    /// Takes the event of the next step.
+    ///
+    /// # Errors
+    /// An event outside the rules, or a step past the horizon; nothing has changed then.
+    pub fn push(&mut self, event: &E::Event) -> Result<Release> {
+        // The horizon is checked first: an encoding that has taken an event cannot give it back.
+        let horizon = self.mechanism.plan().steps();
+        if self.mechanism.step() >= horizon {
+            return Err(dp_mechanisms::Error::HorizonReached { horizon }.into());
+        }
+        self.changes.clear();
+        self.encoding.encode(event, &mut self.changes)?;
+        Ok(self.mechanism.push(&self.changes)?)
+    }
+
+    /// The release of one coordinate after the current step.
+    ///
+    /// # Errors
+    /// No step taken yet, or no such coordinate.
+    pub fn ask(&mut self, coordinate: u64) -> Result<Estimate> {
+        let value = self.mechanism.ask(coordinate)?;
+        Ok(Estimate { value, standard_deviation: self.standard_deviation() })
+    }
+
+    /// The release of a coordinate by its name.
+    ///
+    /// # Errors
+    /// As [`Self::ask`].
+    pub fn count(&mut self, label: &str) -> Result<Estimate> {
+        let coordinate = self
+            .encoding
+            .coordinate(label)
+            .ok_or_else(|| Error::Unknown { what: "name", text: label.to_owned() })?;
+        self.ask(coordinate)
+    }
+
+    /// The sum over a range of coordinates; its variance is the length of the range times that of one coordinate.
+    ///
+    /// # Complexity
+    /// One question for each coordinate.
+    ///
+    /// # Errors
+    /// As [`Self::ask`].
+    pub fn range(&mut self, range: Range<u64>) -> Result<Estimate> {
+        let length = range.end.saturating_sub(range.start);
+        let mut value = 0.0;
+        for coordinate in range {
+            value += self.mechanism.ask(coordinate)?;
+        }
+        Ok(Estimate { value, standard_deviation: self.standard_deviation() * (length as f64).sqrt() })
+    }
+
+    /// The `size` coordinates with the largest releases after the current step, with the [`Self::band`] that all
+    /// coordinates keep with probability `1 - failure`.
+    ///
+    /// # Complexity
+    /// One question for every coordinate there is, and O(size) memory beyond that of the questions.
+    ///
+    /// # Errors
+    /// As [`Self::ask`] and [`Self::band`].
+    pub fn top(&mut self, size: usize, failure: f64) -> Result<Top> {
+        let band = self.band(failure)?;
+        let largest_first = |left: &(u64, f64), right: &(u64, f64)| right.1.total_cmp(&left.1);
+        let mut entries = Vec::new();
+        for coordinate in 0..self.mechanism.dimension() {
+            entries.push((coordinate, self.mechanism.ask(coordinate)?));
+            if entries.len() > 2 * size + 64 {
+                entries.select_nth_unstable_by(size, largest_first);
+                entries.truncate(size);
+            }
+        }
+        entries.sort_by(largest_first);
+        entries.truncate(size);
+        Ok(Top { entries, band })
+    }
+
+    /// The half-width within which the releases of *all* coordinates after the current step stay at once with
+    /// probability `1 - failure`: `σ‖b_t‖ sqrt(2 ln(2d/β))`.
+    ///
+    /// # Errors
+    /// A failure probability outside (0, 1).
+    pub fn band(&self, failure: f64) -> Result<f64> {
+        if !(failure > 0.0 && failure < 1.0) {
+            return Err(Error::OutOfRange {
+                what: "failure probability",
+                value: failure,
+                range: "strictly between 0 and 1",
+            });
+        }
+        let values = self.mechanism.dimension() as f64;
+        Ok(self.standard_deviation() * (2.0 * (2.0 * values / failure).ln()).sqrt())
+    }
+
+    /// The standard deviation of every release after the current step; 0 before the first.
+    pub fn standard_deviation(&self) -> f64 {
+        self.plan().standard_deviation(self.step()).unwrap_or(0.0)
+    }
+
+    /// The number of steps taken.
+    pub fn step(&self) -> usize {
+        self.mechanism.step()
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &Plan {
+        self.mechanism.plan()
+    }
+
+    /// The encoding.
+    pub fn encoding(&self) -> &E {
+        &self.encoding
+    }
+
+    /// Everything but the encoding, to continue later: a secret.
+    pub fn snapshot(&self) -> Snapshot {
+        self.mechanism.snapshot()
+    }
+}
+
+/// Parts of a footprint over coordinates that are counted: `number` coordinates with the same participation.
+pub(crate) fn unit_terms(
+    numbers: impl IntoIterator<Item = (Participation, f64)>,
+    relation: Relation,
+) -> Result<Footprint> {
+    let mut merged: Vec<(Participation, f64)> = Vec::new();
+    for (participation, number) in numbers {
+        match merged.iter_mut().find(|(known, _)| *known == participation) {
+            Some((_, sum)) => *sum += number,
+            None => merged.push((participation, number)),
+        }
+    }
+    let terms = merged
+        .into_iter()
+        .filter(|(_, number)| *number > 0.0)
+        .map(|(participation, number)| Term { weight: root_up(number), participation })
+        .collect();
+    Ok(Footprint::encoded(terms, relation)?)
+}
+
+/// A square root whose square is not below the number.
+pub(crate) fn root_up(number: f64) -> f64 {
+    let root = number.sqrt();
+    if root * root == number && root.fract() == 0.0 { root } else { root.next_up() }
+}

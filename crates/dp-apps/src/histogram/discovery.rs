@@ -1,0 +1,373 @@
+//! Histograms over an unknown universe: which items there are is itself private.
+//!
+//! The keys that occur cannot simply be listed: a key that only one person ever mentions would give that person away.
+//! [`Discovery`] shows a key once its *released* count reaches a threshold that keys of a single person reach with
+//! probability δ' at most.
+//!
+//! # Theorem
+//! Let the Gaussian release of *all* conceivable keys be (ε, δ)-DP. Let one person touch at most K keys
+//! altogether (both versions of a replaced person taken together), and raise no statistic by more than c. With
+//! `τ_t = c + σ‖b_t‖ · Φ⁻¹(1 - δ'/(n K))` over n steps, showing the keys that are touched and have reached `τ_t` at
+//! some step, with their releases, is (ε, δ + δ')-DP, adaptively.
+//!
+//! # Proof
+//! Let x and x' be neighbours and `Y` the release of all conceivable keys, whether touched or not; its laws under x and
+//! x' are (ε, δ)-close. What is shown is a function of Y and of the touched keys: `f_x(Y)` under x, `f_x'(Y)` under x'.
+//! Let E be the event that some key reaches the threshold at a step at which it is touched in exactly one of the two
+//! streams. Outside E a key that is shown was touched in both streams when it was first shown, hence in both ever after,
+//! so `f_x(Y) = f_x'(Y)`. For every set O of outputs
+//!
+//! `P_x(f_x(Y) ∈ O) ≤ P_x(f_x'(Y) ∈ O, not E) + P_x(E) ≤ e^ε P_x'(f_x'(Y) ∈ O) + δ + P_x(E)`
+//!
+//! and the same with x and x' exchanged. It remains to bound the probability of E, under either stream. A key that is
+//! touched in exactly one stream is touched by the one person alone, as everybody else's changes are in both; its
+//! statistic is at most c (0 in the other stream). So E needs the noise of such a key to reach `τ_t - c`. There are at most
+//! K such keys and n steps, and each pair has probability `δ'/(nK)`: δ' in total. This also holds when streams are chosen
+//! adaptively: nothing has been said about the noise of a key before it is touched — a key that somebody *asks* for
+//! counts as touched in both streams from then on — and outside E its presence has had no effect on any output.
+//! So the noise of the j-th such key is a fresh column whatever led to it, and the union over (j, t) stands. ∎
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use dp_mechanisms::budget::Kind;
+use dp_mechanisms::sparse::MOST_COORDINATES;
+use dp_mechanisms::{Budget, Plan, Relation, Release, Seed, SparseMechanism, Strategy};
+
+use super::{Change, Rules};
+use crate::counts::Estimate;
+use crate::error::{Error, Result};
+
+/// A key whose released count stands out.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found {
+    /// The key.
+    pub key: String,
+    /// Its released statistic.
+    pub value: f64,
+}
+
+/// A histogram over an unknown universe of text keys.
+///
+/// # Privacy
+/// The theorem of [the module](self): the Gaussian budget, plus the threshold's δ'. See [`Self::total_delta`].
+///
+/// # Complexity
+/// A step costs O(1) per change, [`Self::found`] one question for each key that was touched or asked for.
+///
+/// # Example
+/// ```
+/// use dp_apps::histogram::{Change, Rules, discovery::Discovery};
+/// use dp_mechanisms::{Budget, Participation, Relation, Workload, strategy};
+/// let strategy = strategy::build("sqrt", &Workload::count(), 30, Participation::Single)?;
+/// let budget = Budget::approximate(1.0, 5e-7)?;
+/// let mut words = Discovery::new(Rules::one_item(Relation::ZeroOut), strategy, budget, 5e-7)?;
+/// words.push(&[vec![Change::Insert("rust".to_owned())]])?;
+/// assert!(words.found()?.is_empty(), "one person's word stays hidden");
+/// # Ok::<(), dp_apps::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Discovery {
+    rules: Rules,
+    mechanism: SparseMechanism,
+    threshold_delta: f64,
+    /// The most that one person can add to one key's statistic.
+    largest_count: f64,
+    /// How many standard deviations the threshold lies above that.
+    deviations: f64,
+    keys: Keys,
+}
+
+/// The keys that were touched or asked for, with their coordinates; those that were shown stay shown.
+#[derive(Default)]
+struct Keys {
+    coordinates: HashMap<String, u64>,
+    names: Vec<String>,
+    shown: Vec<bool>,
+}
+
+impl Keys {
+    fn coordinate(&mut self, key: &str) -> u64 {
+        if let Some(coordinate) = self.coordinates.get(key) {
+            return *coordinate;
+        }
+        let coordinate = self.names.len() as u64;
+        self.coordinates.insert(key.to_owned(), coordinate);
+        self.names.push(key.to_owned());
+        self.shown.push(false);
+        coordinate
+    }
+}
+
+/// Which keys there are is a secret.
+impl std::fmt::Debug for Keys {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Keys(secret)")
+    }
+}
+
+impl Discovery {
+    /// Starts with secret noise from the operating system. The workload must have weights of at most 1, which is
+    /// true of all that [`SparseMechanism`] serves.
+    ///
+    /// # Errors
+    /// A `threshold_delta` outside (0, 1), rules without items, or what cannot be calibrated.
+    pub fn new(
+        rules: Rules,
+        strategy: Arc<dyn Strategy>,
+        budget: Budget,
+        threshold_delta: f64,
+    ) -> Result<Self> {
+        Self::start(rules, strategy, budget, threshold_delta, Seed::from_system()?)
+    }
+
+    /// Starts with noise that anybody can repeat: **not private**, for tests and demonstrations.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn reproducible(
+        rules: Rules,
+        strategy: Arc<dyn Strategy>,
+        budget: Budget,
+        threshold_delta: f64,
+        seed: Seed,
+    ) -> Result<Self> {
+        Self::start(rules, strategy, budget, threshold_delta, seed)
+    }
+
+    fn start(
+        rules: Rules,
+        strategy: Arc<dyn Strategy>,
+        budget: Budget,
+        threshold_delta: f64,
+        seed: Seed,
+    ) -> Result<Self> {
+        if !(threshold_delta > 0.0 && threshold_delta < 1.0) {
+            return Err(Error::OutOfRange {
+                what: "threshold delta",
+                value: threshold_delta,
+                range: "strictly between 0 and 1",
+            });
+        }
+        let plan = Plan::new(strategy, rules.footprint(None)?, budget)?;
+        let times = rules.participation.times_within(plan.steps()) as f64;
+        let versions = if rules.relation == Relation::Replace { 2.0 } else { 1.0 };
+        let keys = versions * rules.items as f64 * times;
+        let largest_count = times * if rules.distinct { 1.0 } else { rules.items as f64 };
+        let deviations = upper_quantile(threshold_delta / (plan.steps() as f64 * keys));
+        let mechanism = SparseMechanism::reproducible(plan, MOST_COORDINATES, seed)?;
+        Ok(Self { rules, mechanism, threshold_delta, largest_count, deviations, keys: Keys::default() })
+    }
+
+    /// Takes everything that happens in one step: one contribution for each person.
+    ///
+    /// # Errors
+    /// A contribution outside the rules, or a step past the horizon; nothing has changed then.
+    pub fn push(&mut self, event: &[Vec<Change<String>>]) -> Result<Release> {
+        let horizon = self.mechanism.plan().steps();
+        if self.mechanism.step() >= horizon {
+            return Err(dp_mechanisms::Error::HorizonReached { horizon }.into());
+        }
+        for contribution in event {
+            self.rules.check(contribution)?;
+        }
+        let changes: Vec<(u64, f64)> = event
+            .iter()
+            .flatten()
+            .map(|change| {
+                let (key, amount) = change.parts();
+                (self.keys.coordinate(key), amount)
+            })
+            .collect();
+        Ok(self.mechanism.push(&changes)?)
+    }
+
+    /// The keys that stand out now or have done so when this was called before, with their current releases, largest
+    /// first. (Never in the order in which they arrived: that would say more than the releases do.)
+    ///
+    /// # Errors
+    /// No step taken yet.
+    pub fn found(&mut self) -> Result<Vec<Found>> {
+        let threshold = self.threshold();
+        let mut found = Vec::new();
+        for coordinate in 0..self.keys.names.len() {
+            let value = self.mechanism.ask(coordinate as u64)?;
+            self.keys.shown[coordinate] |= value >= threshold;
+            if self.keys.shown[coordinate] {
+                found.push(Found { key: self.keys.names[coordinate].clone(), value });
+            }
+        }
+        found
+            .sort_by(|left, right| right.value.total_cmp(&left.value).then_with(|| left.key.cmp(&right.key)));
+        Ok(found)
+    }
+
+    /// The release of a key that the reader names, whether it has ever occurred or not.
+    ///
+    /// # Errors
+    /// No step taken yet.
+    pub fn count(&mut self, key: &str) -> Result<Estimate> {
+        let coordinate = self.keys.coordinate(key);
+        let value = self.mechanism.ask(coordinate)?;
+        Ok(Estimate { value, standard_deviation: self.standard_deviation() })
+    }
+
+    /// The released value from which a key is shown after the current step, `τ_t`.
+    pub fn threshold(&self) -> f64 {
+        self.largest_count + self.deviations * self.standard_deviation()
+    }
+
+    /// The standard deviation of every release after the current step; 0 before the first.
+    pub fn standard_deviation(&self) -> f64 {
+        self.mechanism.plan().standard_deviation(self.mechanism.step()).unwrap_or(0.0)
+    }
+
+    /// δ + δ' of the (ε, δ + δ') guarantee, if the budget was stated as (ε, δ).
+    pub fn total_delta(&self) -> Option<f64> {
+        match self.mechanism.plan().budget().kind() {
+            Kind::Approximate { delta, .. } => Some((delta + self.threshold_delta).next_up()),
+            _ => None,
+        }
+    }
+
+    /// The plan of the Gaussian release.
+    pub fn plan(&self) -> &Plan {
+        self.mechanism.plan()
+    }
+
+    /// The number of steps taken.
+    pub fn step(&self) -> usize {
+        self.mechanism.step()
+    }
+}
+
+/// `Φ⁻¹(1 - probability)`, rounded up: bisection of the tail itself, which has full relative accuracy.
+fn upper_quantile(probability: f64) -> f64 {
+    let tail = |x: f64| 0.5 * libm::erfc(x / std::f64::consts::SQRT_2);
+    // The error function is accurate to a few ulps; the margin covers them.
+    let target = probability * (1.0 - 1e-13);
+    let (mut low, mut high) = (-40.0, 40.0);
+    for _ in 0..200 {
+        let middle = f64::midpoint(low, high);
+        if tail(middle) <= target { high = middle } else { low = middle }
+    }
+    high
+}
+
+#[cfg(test)]
+mod tests {
+    use dp_mechanisms::{Participation, Workload, strategy};
+
+    use super::*;
+
+    #[test]
+    fn quantiles_agree_with_tables() {
+        for (probability, quantile) in [
+            (0.5, 0.0),
+            (0.025, 1.959_963_984_540_054),
+            (1e-6, 4.753_424_308_822_899),
+            (1e-12, 7.034_483_825_301_67),
+        ] {
+            let actual = upper_quantile(probability);
+            assert!((actual - quantile).abs() < 1e-9, "{probability}: {actual}");
+        }
+    }
+
+    fn start(rules: Rules, steps: usize, delta: f64, seed: u64) -> Discovery {
+        let strategy = strategy::build("sqrt", &Workload::count(), steps, rules.participation).unwrap();
+        let budget = Budget::approximate(1.0, 1e-6).unwrap();
+        Discovery::reproducible(rules, strategy, budget, delta, Seed::reproducible(seed)).unwrap()
+    }
+
+    fn visit(key: &str, people: usize) -> Vec<Vec<Change<String>>> {
+        vec![vec![Change::Insert(key.to_owned())]; people]
+    }
+
+    #[test]
+    fn frequent_keys_appear_and_stay_and_rare_ones_do_not() {
+        let mut keys = start(Rules::one_item(Relation::ZeroOut), 20, 1e-6, 4);
+        let mut first = None;
+        for step in 1..=20 {
+            let mut event = visit("common", 12);
+            event.extend(visit(&format!("rare {step}"), 1));
+            keys.push(&event).unwrap();
+            let found = keys.found().unwrap();
+            assert!(found.iter().all(|found| found.key == "common"));
+            if !found.is_empty() {
+                first.get_or_insert(step);
+            }
+            assert_eq!(found.len(), usize::from(first.is_some()), "what was shown stays");
+        }
+        assert!(first.is_some_and(|step| step > 1));
+    }
+
+    /// Rate of false discoveries of a lone key against δ', with a large δ' so that it can be counted. n = 4000 streams;
+    /// the bound is a union, so the rate is below δ' but not by orders of magnitude. α: with rate exactly δ' the count
+    /// exceeds the mean by 4 standard deviations with probability 3e-5. Power: a threshold with the largest count
+    /// forgotten (c = 0) or two thirds of the deviations shows the key at more than twice the allowed rate.
+    #[test]
+    fn a_lone_key_is_shown_with_probability_at_most_the_threshold_delta() {
+        let (delta, streams) = (0.05, 4000);
+        let rules = Rules::one_item(Relation::ZeroOut);
+        let strategy = strategy::build("sqrt", &Workload::count(), 4, rules.participation).unwrap();
+        let budget = Budget::approximate(1.0, 1e-6).unwrap();
+        let rate = |change: fn(&mut Discovery)| {
+            let mut shown = 0;
+            for seed in 0..streams {
+                let seed = Seed::reproducible(seed);
+                let mut keys = Discovery::reproducible(rules, strategy.clone(), budget, delta, seed).unwrap();
+                change(&mut keys);
+                keys.push(&visit("only me", 1)).unwrap();
+                let mut seen = !keys.found().unwrap().is_empty();
+                for _ in 1..4 {
+                    keys.push(&[]).unwrap();
+                    seen |= !keys.found().unwrap().is_empty();
+                }
+                shown += u32::from(seen);
+            }
+            f64::from(shown) / streams as f64
+        };
+        let slack = 4.0 * (delta * (1.0 - delta) / streams as f64).sqrt();
+        let proper = rate(|_| {});
+        assert!(proper <= delta + slack, "{proper}");
+        assert!(proper >= delta / 4.0, "the union bound is not that loose: {proper}");
+        let weak = rate(|keys| keys.deviations *= 2.0 / 3.0);
+        assert!(weak > 2.0 * delta, "{weak}");
+    }
+
+    #[test]
+    fn thresholds_grow_with_what_one_person_can_do() {
+        let threshold = |rules: Rules| {
+            let mut keys = start(rules, 10, 1e-6, 0);
+            keys.push(&[]).unwrap();
+            (keys.largest_count, keys.deviations)
+        };
+        let one = Rules::one_item(Relation::ZeroOut);
+        let several = Rules { items: 3, distinct: false, ..one };
+        let often = Rules { participation: Participation::repeated(4, 1).unwrap(), ..several };
+        assert_eq!(threshold(one).0, 1.0);
+        assert_eq!(threshold(several).0, 3.0);
+        assert_eq!(threshold(often).0, 12.0);
+        assert!(threshold(often).1 > threshold(several).1 && threshold(several).1 > threshold(one).1);
+        let replaced = Rules { relation: Relation::Replace, ..one };
+        assert!(threshold(replaced).1 > threshold(one).1);
+    }
+
+    #[test]
+    fn keys_that_are_asked_for_have_one_answer_and_refusals_leave_no_trace() {
+        let mut keys = start(Rules::one_item(Relation::ZeroOut), 2, 1e-6, 0);
+        assert!(keys.push(&[vec![Change::Remove("a".to_owned())]]).is_err());
+        assert!(keys.found().unwrap().is_empty());
+        keys.push(&visit("a", 1)).unwrap();
+        assert_eq!(keys.count("never seen").unwrap(), keys.count("never seen").unwrap());
+        assert_eq!(keys.total_delta(), Some((1e-6_f64 + 1e-6).next_up()));
+        assert!(!format!("{keys:?}").contains("never seen"));
+        keys.push(&[]).unwrap();
+        assert!(keys.push(&[]).is_err());
+        let strategy = strategy::build("sqrt", &Workload::count(), 2, Participation::Single).unwrap();
+        for bad in [0.0, 1.0, f64::NAN] {
+            let rules = Rules::one_item(Relation::ZeroOut);
+            assert!(Discovery::new(rules, strategy.clone(), Budget::gaussian(1.0).unwrap(), bad).is_err());
+        }
+    }
+}

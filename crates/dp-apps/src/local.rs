@@ -1,0 +1,436 @@
+//! The local model in one dimension: clients that trust nobody, and a server that minimizes convex losses.
+//!
+//! The unit interval is cut into w intervals of equal width. A client with the loss `ℓ(θ)`, convex and 1-Lipschitz,
+//! sends one privatized vector of w numbers: `G(m_1) … G(m_w)` at the midpoints, where `G(θ) = (1 + ℓ'(θ))/2`. As `ℓ'` is
+//! non-decreasing in [-1, 1], these are prefix sums of non-negative increments with total at most 1; for the loss
+//! `|θ - d|` of a median they are the prefix sums of the one-hot vector of d's interval, and the average over clients is the
+//! distribution function. The server averages, integrates and minimizes.
+//!
+//! # One vector is enough
+//! The derivative at a midpoint is "weight to the left minus weight to the right", `2G - 1`. The weight to the right
+//! is a sum from the other end, and it is tempting to send that as a second vector with half of the budget. But the weights of
+//! one client sum to 1 (what is missing lies beyond the last midpoint), so the sum from the right is `1 - G`: computed
+//! from what was sent already. The one vector has the whole budget.
+//!
+//! # Privacy
+//! Two clients' increments v and v' are non-negative with sums at most 1. `‖C(v - v')‖` is convex in (v, v'), so it is largest
+//! at corners of the two sets, where v and v' are one-hot or zero: `‖C_i - C_j‖² ≤ ‖C_i‖² + ‖C_j‖² ≤ 2Δ_1²` for columns with
+//! non-negative inner products, or `‖C_i‖² ≤ Δ_1²`. The footprint is a single change of size √2.
+//!
+//! # Error
+//! The step function that has G's value at the midpoint in each interval differs from G by at most `1/(2w)` when integrated: to
+//! the left of a midpoint by the increase of G in the left half, to the right by that in the right half, each over a width of
+//! 1/(2w), and all increases sum to at most 1. If every average is within τ of the truth, the minimizer's excess risk is at
+//! most the integral of the error of the derivative between the two minimizers, `2τ + 1/w`.
+
+use std::sync::Arc;
+
+use dp_mechanisms::sensitivity::Term;
+use dp_mechanisms::{Budget, Footprint, Mechanism, Participation, Plan, Relation, Seed, Strategy};
+
+use crate::counts::root_up;
+use crate::error::{Error, Result};
+
+/// What clients and server agree on in public: the number of intervals, and the calibrated plan of a client.
+///
+/// # Example
+/// ```
+/// use dp_apps::local::{Client, Protocol, Server, intervals};
+/// use dp_mechanisms::{Budget, Participation, Workload, strategy};
+/// let clients = 500;
+/// let strategy =
+///     strategy::build("sqrt", &Workload::count(), intervals(1.0, clients)?, Participation::Single)?;
+/// let protocol = Protocol::new(strategy, Budget::approximate(1.0, 1e-6)?)?;
+/// let mut server = Server::new(&protocol);
+/// for client in 0..clients {
+///     let age = client as f64 / clients as f64;
+///     server.receive(&Client::new(&protocol)?.value(age)?)?;
+/// }
+/// let median = server.quantile(0.5)?;
+/// assert!((0.0..=1.0).contains(&median));
+/// println!("{median:.2}, excess risk at most {:.2}", server.excess_risk(0.05)?);
+/// # Ok::<(), dp_apps::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Protocol {
+    plan: Plan,
+}
+
+/// `w = ⌈ε √clients⌉`, at least 2: the width at which rounding to intervals stops to matter beside the noise.
+///
+/// # Errors
+/// ε not finite and positive, no clients, or more than 2^24 intervals.
+pub fn intervals(epsilon: f64, clients: usize) -> Result<usize> {
+    let number = (epsilon * (clients as f64).sqrt()).ceil();
+    if !(epsilon > 0.0 && clients > 0 && number <= f64::from(1 << 24)) {
+        return Err(Error::OutOfRange {
+            what: "epsilon times the root of the number of clients",
+            value: number,
+            range: "above 0, at most 2^24",
+        });
+    }
+    Ok((number as usize).max(2))
+}
+
+impl Protocol {
+    /// Calibrates every client's message; the strategy's steps are the intervals, its workload must be the count.
+    ///
+    /// # Errors
+    /// Another workload, or what cannot be calibrated.
+    pub fn new(strategy: Arc<dyn Strategy>, budget: Budget) -> Result<Self> {
+        if *strategy.workload() != dp_mechanisms::Workload::count() {
+            return Err(Error::Unknown {
+                what: "workload of prefix sums",
+                text: strategy.workload().to_string(),
+            });
+        }
+        let term = Term { weight: root_up(2.0), participation: Participation::Single };
+        let footprint = Footprint::encoded(vec![term], Relation::Replace)?;
+        Ok(Self { plan: Plan::new(strategy, footprint, budget)? })
+    }
+
+    /// The number of intervals.
+    pub fn intervals(&self) -> usize {
+        self.plan.steps()
+    }
+
+    /// The plan of one client.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The middle of an interval, counted from 0.
+    pub fn midpoint(&self, interval: usize) -> f64 {
+        (interval as f64 + 0.5) / self.intervals() as f64
+    }
+}
+
+/// One client, who sends one message and is used up by it.
+#[derive(Debug)]
+pub struct Client<'a> {
+    protocol: &'a Protocol,
+    mechanism: Mechanism,
+}
+
+impl<'a> Client<'a> {
+    /// A client with secret noise from the operating system.
+    ///
+    /// # Errors
+    /// No system randomness.
+    pub fn new(protocol: &'a Protocol) -> Result<Self> {
+        Ok(Self { protocol, mechanism: Mechanism::new(protocol.plan.clone(), 1)? })
+    }
+
+    /// A client whose noise anybody can repeat: **not private**, for tests and demonstrations.
+    ///
+    /// # Errors
+    /// What the strategy refuses.
+    pub fn reproducible(protocol: &'a Protocol, seed: Seed) -> Result<Self> {
+        Ok(Self { protocol, mechanism: Mechanism::reproducible(protocol.plan.clone(), 1, seed)? })
+    }
+
+    /// The message of a client with the value d in [0, 1]: for medians and quantiles.
+    ///
+    /// # Errors
+    /// A value outside [0, 1].
+    pub fn value(self, value: f64) -> Result<Vec<f64>> {
+        if !(0.0..=1.0).contains(&value) {
+            return Err(Error::OutOfRange { what: "value of a client", value, range: "[0, 1]" });
+        }
+        self.message(|theta| f64::from(u8::from(value <= theta)))
+    }
+
+    /// The message of a client with a convex 1-Lipschitz loss, given by its derivative. Derivatives outside [-1, 1] and
+    /// falling ones are corrected to the nearest that is allowed, so that privacy does not depend on them.
+    ///
+    /// # Errors
+    /// A derivative that is NaN.
+    pub fn loss(self, derivative: impl Fn(f64) -> f64) -> Result<Vec<f64>> {
+        self.message(|theta| f64::midpoint(1.0, derivative(theta)))
+    }
+
+    fn message(mut self, weight_to_the_left: impl Fn(f64) -> f64) -> Result<Vec<f64>> {
+        let intervals = self.protocol.intervals();
+        let mut prefixes = Vec::with_capacity(intervals);
+        let mut last = 0.0_f64;
+        for interval in 0..intervals {
+            let weight = weight_to_the_left(self.protocol.midpoint(interval));
+            if weight.is_nan() {
+                return Err(Error::OutOfRange {
+                    what: "derivative of a loss",
+                    value: weight,
+                    range: "[-1, 1]",
+                });
+            }
+            last = weight.clamp(last, 1.0);
+            prefixes.push(last);
+        }
+        let mut message = vec![0.0; intervals];
+        let mut before = 0.0;
+        for (prefix, release) in prefixes.iter().zip(message.chunks_exact_mut(1)) {
+            self.mechanism.release(&[prefix - before], release)?;
+            before = *prefix;
+        }
+        Ok(message)
+    }
+}
+
+/// The server, which sees messages only.
+#[derive(Debug, Clone)]
+pub struct Server<'a> {
+    protocol: &'a Protocol,
+    sums: Vec<f64>,
+    clients: usize,
+}
+
+impl<'a> Server<'a> {
+    /// A server that has received nothing.
+    pub fn new(protocol: &'a Protocol) -> Self {
+        Self { protocol, sums: vec![0.0; protocol.intervals()], clients: 0 }
+    }
+
+    /// Takes the message of one client.
+    ///
+    /// # Errors
+    /// A message of another length, or one that is not finite; it is not counted then.
+    pub fn receive(&mut self, message: &[f64]) -> Result<()> {
+        if message.len() != self.sums.len() {
+            return Err(Error::Message { expected: self.sums.len(), actual: message.len() });
+        }
+        if let Some(value) = message.iter().find(|value| !value.is_finite()) {
+            return Err(Error::OutOfRange { what: "message", value: *value, range: "finite numbers" });
+        }
+        for (sum, value) in self.sums.iter_mut().zip(message) {
+            *sum += value;
+        }
+        self.clients += 1;
+        Ok(())
+    }
+
+    /// The number of messages.
+    pub fn clients(&self) -> usize {
+        self.clients
+    }
+
+    /// The estimated distribution function at each midpoint, unbiased, with the standard deviation of its noise. (Not
+    /// monotone, nor within [0, 1]: that would bias it.)
+    ///
+    /// # Errors
+    /// No messages.
+    pub fn distribution(&self) -> Result<Vec<(f64, f64)>> {
+        self.check()?;
+        let root = (self.clients as f64).sqrt();
+        let deviation = |step| self.protocol.plan.standard_deviation(step).unwrap_or(0.0) / root;
+        Ok(self
+            .sums
+            .iter()
+            .enumerate()
+            .map(|(interval, sum)| (sum / self.clients as f64, deviation(interval + 1)))
+            .collect())
+    }
+
+    /// The minimizer of the integrated step function `G - level`: a quantile of the clients' values.
+    ///
+    /// # Errors
+    /// No messages, or a level outside (0, 1).
+    pub fn quantile(&self, level: f64) -> Result<f64> {
+        if !(level > 0.0 && level < 1.0) {
+            return Err(Error::OutOfRange {
+                what: "quantile",
+                value: level,
+                range: "strictly between 0 and 1",
+            });
+        }
+        let width = 1.0 / self.protocol.intervals() as f64;
+        let (mut risk, mut best, mut minimizer) = (0.0, 0.0, 0.0);
+        for (interval, (value, _)) in self.distribution()?.into_iter().enumerate() {
+            risk += (value - level) * width;
+            if risk < best {
+                best = risk;
+                minimizer = (interval + 1) as f64 * width;
+            }
+        }
+        Ok(minimizer)
+    }
+
+    /// The minimizer of the average loss of the clients.
+    ///
+    /// # Errors
+    /// No messages.
+    pub fn minimizer(&self) -> Result<f64> {
+        self.quantile(0.5)
+    }
+
+    /// With probability `1 - failure` the average loss at [`Self::minimizer`] exceeds its minimum by at most this: `2τ + 1/w`
+    /// with `τ = max_t σ‖b_t‖ sqrt(2 ln(2w/β)) / √clients`. (For a quantile's loss, half of it.)
+    ///
+    /// # Errors
+    /// No messages, or a failure probability outside (0, 1).
+    pub fn excess_risk(&self, failure: f64) -> Result<f64> {
+        self.check()?;
+        let band = self.protocol.plan.simultaneous_band(1, failure)? / (self.clients as f64).sqrt();
+        Ok(2.0 * band + 1.0 / self.protocol.intervals() as f64)
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.clients > 0 {
+            return Ok(());
+        }
+        Err(Error::OutOfRange { what: "number of messages", value: 0.0, range: "at least 1" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dp_mechanisms::{Workload, strategy};
+
+    use super::*;
+
+    fn protocol(intervals: usize, budget: Budget) -> Protocol {
+        let strategy = strategy::build("sqrt", &Workload::count(), intervals, Participation::Single).unwrap();
+        Protocol::new(strategy, budget).unwrap()
+    }
+
+    /// Noise so small that the algorithm itself is seen.
+    fn quiet(intervals: usize) -> Protocol {
+        protocol(intervals, Budget::gaussian(1e9).unwrap())
+    }
+
+    fn gather(protocol: &Protocol, values: &[f64]) -> Vec<Vec<f64>> {
+        values
+            .iter()
+            .enumerate()
+            .map(|(index, value)| {
+                let seed = Seed::reproducible(index as u64);
+                Client::reproducible(protocol, seed).unwrap().value(*value).unwrap()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn without_noise_quantiles_are_right_to_an_interval() {
+        let protocol = quiet(50);
+        let values: Vec<f64> = (0..200).map(|i| (f64::from(i) / 200.0).powi(2)).collect();
+        let mut server = Server::new(&protocol);
+        for message in gather(&protocol, &values) {
+            server.receive(&message).unwrap();
+        }
+        for level in [0.1, 0.5, 0.9] {
+            let found = server.quantile(level).unwrap();
+            assert!((found - level * level).abs() <= 0.02 + 1e-9, "{level}: {found}");
+        }
+    }
+
+    #[test]
+    fn without_noise_convex_losses_are_minimized() {
+        // Losses of Huber's kind around different centres, and a linear one that pushes to the border.
+        let protocol = quiet(100);
+        let huber = |centre: f64| move |theta: f64| ((theta - centre) / 0.1).clamp(-1.0, 1.0);
+        let risk = |theta: f64| {
+            [0.2, 0.3, 0.35, 0.9]
+                .iter()
+                .map(|centre: &f64| {
+                    let distance = (theta - centre).abs();
+                    if distance <= 0.1 { distance * distance / 0.2 } else { distance - 0.05 }
+                })
+                .sum::<f64>()
+        };
+        let mut server = Server::new(&protocol);
+        for (index, centre) in [0.2, 0.3, 0.35, 0.9].into_iter().enumerate() {
+            let client = Client::reproducible(&protocol, Seed::reproducible(index as u64)).unwrap();
+            server.receive(&client.loss(huber(centre)).unwrap()).unwrap();
+        }
+        let best = (0..=1000).map(|i| risk(f64::from(i) / 1000.0)).fold(f64::INFINITY, f64::min);
+        let excess = (risk(server.minimizer().unwrap()) - best) / 4.0;
+        assert!(excess <= 1.0 / 100.0, "{excess}");
+        for (slope, end) in [(1.0, 0.0), (-1.0, 1.0)] {
+            let mut server = Server::new(&protocol);
+            let client = Client::reproducible(&protocol, Seed::reproducible(9)).unwrap();
+            server.receive(&client.loss(|_| slope).unwrap()).unwrap();
+            assert!((server.minimizer().unwrap() - end).abs() < 1e-9);
+        }
+    }
+
+    /// The footprint against every pair of corners, for the matrices of two strategies.
+    #[test]
+    fn no_two_clients_differ_by_more_than_the_footprint() {
+        for name in ["sqrt", "binary-tree"] {
+            let strategy = strategy::build(name, &Workload::count(), 16, Participation::Single).unwrap();
+            let matrix = strategy.materialize().unwrap().strategy;
+            let protocol = Protocol::new(strategy, Budget::gaussian(1.0).unwrap()).unwrap();
+            let bound = protocol.plan().sensitivity().squared;
+            let mut worst = 0.0_f64;
+            for i in 0..16 {
+                worst = worst.max(matrix.column(i).dot(&matrix.column(i)));
+                for j in 0..i {
+                    let difference = &matrix.column(i) - &matrix.column(j);
+                    worst = worst.max(difference.dot(&difference));
+                }
+            }
+            println!("{name}: bound / exact = {:.4}", bound / worst);
+            assert!(worst <= bound && bound <= 1.5 * worst, "{name}: {bound} against {worst}");
+        }
+    }
+
+    /// 400 rounds of 25 clients, seeded; α = 1e-4 two-sided for the mean (3.9 deviations) and for the variance (the
+    /// chi-square with 400 degrees lies within 0.74 … 1.3 of its mean with that probability). Power: noise scaled by 2/3
+    /// or 3/2 has variance 0.44 or 2.25 of the statement, beyond both limits.
+    #[test]
+    fn estimates_are_unbiased_with_the_stated_deviation() {
+        let protocol = protocol(8, Budget::gaussian(0.5).unwrap());
+        let values: Vec<f64> = (0..25).map(|i| f64::from(i) / 25.0).collect();
+        let rounds = 400;
+        let (mut mean, mut square, mut deviation) = (0.0, 0.0, 0.0);
+        for round in 0..rounds {
+            let mut server = Server::new(&protocol);
+            for (index, value) in values.iter().enumerate() {
+                let client =
+                    Client::reproducible(&protocol, Seed::reproducible(round * 1000 + index as u64)).unwrap();
+                server.receive(&client.value(*value).unwrap()).unwrap();
+            }
+            let (estimate, stated) = server.distribution().unwrap()[4];
+            let truth = values.iter().filter(|value| **value <= protocol.midpoint(4)).count() as f64 / 25.0;
+            mean += (estimate - truth) / stated / rounds as f64;
+            square += ((estimate - truth) / stated).powi(2) / rounds as f64;
+            deviation = stated;
+        }
+        assert!(mean.abs() < 3.9 / (rounds as f64).sqrt(), "{mean}");
+        assert!((0.74..1.3).contains(&square), "{square}");
+        assert!(deviation > 0.0);
+        assert!(!(0.74..1.3).contains(&(square * 4.0 / 9.0)) && !(0.74..1.3).contains(&(square * 2.25)));
+    }
+
+    #[test]
+    fn excess_risk_keeps_its_promise() {
+        let protocol = protocol(20, Budget::gaussian(1.0).unwrap());
+        let values: Vec<f64> = (0..100).map(|i| 0.3 + 0.2 * (f64::from(i) / 100.0)).collect();
+        let risk = |theta: f64| values.iter().map(|d| (theta - d).abs()).sum::<f64>() / 100.0;
+        let best = (0..=1000).map(|i| risk(f64::from(i) / 1000.0)).fold(f64::INFINITY, f64::min);
+        let mut server = Server::new(&protocol);
+        for message in gather(&protocol, &values) {
+            server.receive(&message).unwrap();
+        }
+        let excess = risk(server.minimizer().unwrap()) - best;
+        assert!(excess <= server.excess_risk(0.01).unwrap(), "{excess}");
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        let protocol = quiet(4);
+        for bad in [-0.1, 1.1, f64::NAN] {
+            assert!(Client::new(&protocol).unwrap().value(bad).is_err());
+        }
+        assert!(Client::new(&protocol).unwrap().loss(|_| f64::NAN).is_err());
+        let mut server = Server::new(&protocol);
+        assert!(server.quantile(0.5).is_err() && server.excess_risk(0.1).is_err());
+        assert!(server.receive(&[0.0; 3]).is_err() && server.receive(&[0.0, 0.0, 0.0, f64::NAN]).is_err());
+        server.receive(&[0.0; 4]).unwrap();
+        assert!(server.quantile(1.0).is_err());
+        assert!(intervals(0.0, 10).is_err() && intervals(1.0, 0).is_err() && intervals(f64::NAN, 3).is_err());
+        assert_eq!((intervals(1.0, 100).unwrap(), intervals(0.001, 1).unwrap()), (10, 2));
+        let average = strategy::build("sqrt", &Workload::average(), 4, Participation::Single)
+            .or_else(|_| strategy::build("identity", &Workload::average(), 4, Participation::Single))
+            .unwrap();
+        assert!(Protocol::new(average, Budget::gaussian(1.0).unwrap()).is_err());
+    }
+}

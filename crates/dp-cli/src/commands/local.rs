@@ -1,0 +1,171 @@
+//! `dp local`: quantiles of values that every client privatizes for itself.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::Args;
+use dp_apps::local::{Client, Protocol, Server, intervals};
+use dp_mechanisms::budget::Kind;
+use dp_mechanisms::{Budget, Participation, Seed, Workload};
+use serde::Serialize;
+
+use crate::arguments::{self, BudgetArguments, Usage};
+use crate::output::{self, Table};
+use crate::plot::{self, Curve, Panel};
+
+/// Estimate quantiles in the local model
+///
+/// Plays all parts: each row of the column is a client, who privatizes the value on its own with the whole budget and
+/// sends one message; the server sees the messages only.
+#[derive(Args)]
+pub(crate) struct Local {
+    /// The CSV file with a header line and one row per client
+    #[arg(long, value_name = "FILE")]
+    input: PathBuf,
+    /// The column to read
+    #[arg(long, value_name = "NAME")]
+    column: String,
+    /// What a value may be, chosen without looking at the data; values outside are moved to the nearest bound
+    #[arg(long, value_name = "LO:HI", value_parser = arguments::bounds, allow_hyphen_values = true)]
+    bounds: (f64, f64),
+    /// The quantiles to estimate
+    #[arg(long, value_name = "Q,…", value_delimiter = ',', default_value = "0.5")]
+    quantiles: Vec<f64>,
+    /// The number of intervals [default: ε times the root of the number of clients]
+    #[arg(long, value_parser = arguments::steps)]
+    intervals: Option<usize>,
+    /// A name that `dp plan` lists
+    #[arg(long, default_value = "sqrt")]
+    strategy: String,
+    /// Draw the estimated distribution with its 95 % band
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// NOT PRIVATE: noise that everybody can repeat and subtract, for tests and demonstrations
+    #[arg(long, value_name = "NUMBER")]
+    reproducible_seed: Option<u64>,
+    #[command(flatten)]
+    budget: BudgetArguments,
+}
+
+#[derive(Serialize)]
+struct Report {
+    clients: usize,
+    intervals: usize,
+    quantiles: Vec<Quantile>,
+    /// With probability 95 %, by how much the average distance to the estimated median exceeds the smallest possible.
+    median_excess_risk: f64,
+}
+
+#[derive(Serialize)]
+struct Quantile {
+    level: f64,
+    value: f64,
+}
+
+impl Local {
+    pub(crate) fn run(&self) -> Result<()> {
+        if self.reproducible_seed.is_some() {
+            eprintln!("warning: --reproducible-seed makes releases that are NOT PRIVATE");
+        }
+        let (low, high) = self.bounds;
+        if !(low < high && (high - low).is_finite()) {
+            return Err(Usage::error("the bounds must be two finite numbers LO:HI with LO below HI"));
+        }
+        let budget = self.budget.required()?;
+        let values = self.values()?;
+        let number = match self.intervals {
+            Some(number) => number,
+            None => intervals(unit(&budget), values.len()).map_err(Usage::error)?,
+        };
+        let strategy =
+            arguments::strategy(&self.strategy, &Workload::count(), number, Participation::Single)?;
+        let protocol = Protocol::new(strategy, budget)?;
+        let mut server = Server::new(&protocol);
+        for (index, value) in values.iter().enumerate() {
+            let client = match self.reproducible_seed {
+                Some(seed) => {
+                    let seed = Seed::reproducible(seed.wrapping_mul(1 << 32).wrapping_add(index as u64));
+                    Client::reproducible(&protocol, seed)?
+                }
+                None => Client::new(&protocol)?,
+            };
+            let message = client.value((value.clamp(low, high) - low) / (high - low))?;
+            server.receive(&message)?;
+        }
+        let scale = |position: f64| low + position * (high - low);
+        let mut quantiles = Vec::new();
+        for level in &self.quantiles {
+            let value = scale(server.quantile(*level).map_err(Usage::error)?);
+            quantiles.push(Quantile { level: *level, value });
+        }
+        let median_excess_risk = server.excess_risk(0.05)? * (high - low);
+        let report = Report { clients: server.clients(), intervals: number, quantiles, median_excess_risk };
+        if let Some(path) = &self.plot {
+            let distribution = server.distribution()?;
+            let place = |interval| scale(protocol.midpoint(interval));
+            let curve = Curve {
+                label: "distribution, with the band that holds 95 % of the noise".to_owned(),
+                colour: plot::BLUE,
+                points: distribution.iter().enumerate().map(|(i, (value, _))| (place(i), *value)).collect(),
+                band: distribution.iter().map(|(value, sd)| (value - 1.96 * sd, value + 1.96 * sd)).collect(),
+            };
+            let panel = Panel {
+                title: format!("distribution of {}", self.column),
+                horizontal: self.column.clone(),
+                vertical: "share of clients below".to_owned(),
+                headroom: 0.15,
+                curves: vec![curve],
+            };
+            plot::draw(path, "From privatized messages", &[panel])?;
+        }
+        if self.json {
+            return output::json(&report);
+        }
+        let mut table = Table::new(&["quantile", "estimate"]);
+        for quantile in &report.quantiles {
+            table.row(vec![quantile.level.to_string(), format!("{:.6}", quantile.value)]);
+        }
+        table.row(vec!["excess risk of the median, 95 %".to_owned(), format!("{median_excess_risk:.6}")]);
+        table.print()
+    }
+
+    fn values(&self) -> Result<Vec<f64>> {
+        let name = format!("`{}`", self.input.display());
+        let mut reader = csv::ReaderBuilder::new()
+            .trim(csv::Trim::All)
+            .from_path(&self.input)
+            .with_context(|| format!("cannot read {name}"))?;
+        let headers = reader.headers().with_context(|| format!("cannot read the header of {name}"))?;
+        let index = headers
+            .iter()
+            .position(|header| header == self.column)
+            .ok_or_else(|| anyhow!("{name} has no column `{}`", self.column))?;
+        let mut values = Vec::new();
+        for record in reader.records() {
+            let record = record.with_context(|| format!("cannot read {name}"))?;
+            let line = record.position().map_or(0, csv::Position::line);
+            let text = record.get(index).unwrap_or("");
+            let value: f64 =
+                text.parse().map_err(|_| anyhow!("{name}, line {line}: `{text}` is not a number"))?;
+            if !value.is_finite() {
+                bail!("{name}, line {line}: `{text}` is not a finite number");
+            }
+            values.push(value);
+        }
+        if values.is_empty() {
+            bail!("{name} has no rows; it needs one per client");
+        }
+        Ok(values)
+    }
+}
+
+/// The ε of a budget, or the like of it in another form.
+fn unit(budget: &Budget) -> f64 {
+    match budget.kind() {
+        Kind::Approximate { epsilon, .. } => epsilon,
+        _ => budget.mu(),
+    }
+}

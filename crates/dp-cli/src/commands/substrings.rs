@@ -1,0 +1,49 @@
+//! `dp substrings`: private counts of short strings in a stream of letters.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use dp_apps::substrings::Substrings as Encoding;
+use dp_apps::substrings::dictionary::Dictionary;
+
+use super::letter;
+use crate::arguments::Usage;
+use crate::counting::CountingArguments;
+
+/// Count short strings in a CSV column of letters privately
+///
+/// Each row holds one letter, or "" for a step without one, which separates. Counts all strings up to --length over --alphabet, or the words
+/// of a public dictionary, and writes `step,item,release,standard_deviation`.
+#[derive(Args)]
+pub(crate) struct Substrings {
+    #[command(flatten)]
+    counting: CountingArguments,
+    /// All letters there can be, such as ACGT
+    #[arg(long, requires = "length", required_unless_present = "dictionary")]
+    alphabet: Option<String>,
+    /// The length of the longest strings
+    #[arg(long, requires = "alphabet")]
+    length: Option<usize>,
+    /// The words to count, one per line, in place of all strings
+    #[arg(long, value_name = "FILE", conflicts_with = "alphabet")]
+    dictionary: Option<PathBuf>,
+}
+
+impl Substrings {
+    pub(crate) fn run(&self) -> Result<()> {
+        let relation = self.counting.relation;
+        let columns = [self.counting.column.as_str()];
+        if let Some(path) = &self.dictionary {
+            let words = super::lines(path, "the dictionary")?;
+            let encoding = Dictionary::new(words, relation)
+                .with_context(|| format!("the dictionary in `{}` cannot be used", path.display()))?;
+            return self.counting.run(encoding, &columns, |_, fields| letter(fields));
+        }
+        let (Some(alphabet), Some(length)) = (&self.alphabet, self.length) else {
+            return Err(Usage::error("give --alphabet and --length, or --dictionary"));
+        };
+        let encoding = Encoding::new(alphabet.chars(), length, relation).map_err(Usage::error)?;
+        self.counting.run(encoding, &columns, |_, fields| letter(fields))
+    }
+}

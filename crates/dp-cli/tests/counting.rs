@@ -1,0 +1,217 @@
+//! The counting commands and the local model as their users meet them.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn dp(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_dp")).args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[track_caller]
+fn succeed(arguments: &[&str]) -> String {
+    let output = dp(arguments);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+#[track_caller]
+fn fail(arguments: &[&str], code: i32, message: &str) {
+    let output = dp(arguments);
+    assert_eq!(output.status.code(), Some(code), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains(message), "{}", text(&output.stderr));
+}
+
+fn path(directory: &tempfile::TempDir, name: &str) -> String {
+    directory.path().join(name).to_str().unwrap().to_owned()
+}
+
+/// A column of letters, `rows` of them.
+fn letters(file: &str, rows: usize) {
+    let rows: String = "abacab".chars().cycle().take(rows).flat_map(|letter| [letter, '\n']).collect();
+    fs::write(file, format!("letter\n{rows}")).unwrap();
+}
+
+const QUIET: [&str; 6] = ["--mu", "1e6", "--relation", "replace", "--steps", "60"];
+
+#[test]
+fn without_noise_the_counts_are_right() {
+    let directory = tempfile::tempdir().unwrap();
+    let (input, universe) = (path(&directory, "in.csv"), path(&directory, "universe.txt"));
+    letters(&input, 60);
+    let common = ["--input", &input, "--column", "letter", "--every", "60"];
+    let counts = |command: &str, more: &[&str]| {
+        let stdout = succeed(&[&[command], &common[..], &QUIET, more].concat());
+        let lines = stdout.lines().skip(1);
+        lines
+            .map(|line| {
+                let fields: Vec<&str> = line.split(',').collect();
+                let release: f64 = fields[2].parse().unwrap();
+                (fields[1].to_owned(), release.round())
+            })
+            .collect::<Vec<(String, f64)>>()
+    };
+    let expected =
+        |pairs: &[(&str, f64)]| pairs.iter().map(|(item, n)| ((*item).to_owned(), *n)).collect::<Vec<_>>();
+    fs::write(&universe, "a\nb\nc\n").unwrap();
+    assert_eq!(
+        counts("histogram", &["--universe", &universe]),
+        expected(&[("a", 30.0), ("b", 20.0), ("c", 10.0)])
+    );
+    let strings = ["--alphabet", "abc", "--length", "3", "--show", "aba,ca,b"];
+    assert_eq!(counts("substrings", &strings), expected(&[("aba", 19.0), ("ca", 10.0), ("b", 20.0)]));
+    let episodes = ["--alphabet", "abc", "--length", "2", "--show", "bc,cc,a"];
+    assert_eq!(counts("episodes", &episodes), expected(&[("bc", 10.0), ("cc", 9.0), ("a", 30.0)]));
+    let words = path(&directory, "words.txt");
+    fs::write(&words, "bac\nab\n").unwrap();
+    assert_eq!(counts("substrings", &["--dictionary", &words, "--top", "1"]), expected(&[("ab", 20.0)]));
+    assert_eq!(counts("episodes", &["--list", &words, "--show", "bac"]), expected(&[("bac", 10.0)]));
+}
+
+#[test]
+fn an_interrupted_run_continues_as_if_it_had_never_stopped() {
+    let directory = tempfile::tempdir().unwrap();
+    let input = path(&directory, "in.csv");
+    for (command, more) in [
+        ("substrings", vec!["--alphabet", "abc", "--length", "2"]),
+        ("episodes", vec!["--alphabet", "abc", "--length", "2", "--show", "ab,ca", "--json"]),
+        ("histogram", vec!["--integers", "0:2"]),
+    ] {
+        let write = |rows: usize| {
+            if command == "histogram" {
+                let rows: String = (0..rows).map(|row| ["0\n", "1\n", "2\n"][row % 3]).collect();
+                fs::write(&input, format!("letter\n{rows}")).unwrap();
+            } else {
+                letters(&input, rows);
+            }
+        };
+        let common = [
+            "--input",
+            &input,
+            "--column",
+            "letter",
+            "--relation",
+            "replace",
+            "--steps",
+            "40",
+            "--epsilon",
+            "1",
+            "--delta",
+            "1e-6",
+            "--every",
+            "7",
+            "--reproducible-seed",
+            "5",
+        ];
+        let run = |output: &str, state: Option<&str>| {
+            let mut arguments = [&[command], &common[..], &more].concat();
+            arguments.extend(["--output", output]);
+            arguments.extend(state.map(|state| ["--state", state]).into_iter().flatten());
+            dp(&arguments)
+        };
+        write(40);
+        let whole = path(&directory, &format!("{command}.whole"));
+        assert!(run(&whole, None).status.success());
+        let whole = fs::read_to_string(&whole).unwrap();
+        // Stop at 14 and 28, which are printed anyway, so that both runs print the same steps.
+        let (parts, state) =
+            (path(&directory, &format!("{command}.parts")), path(&directory, &format!("{command}.state")));
+        write(14);
+        assert!(run(&parts, Some(&state)).status.success());
+        let first = fs::read_to_string(&parts).unwrap();
+        // A crash that kept the last lines from the output, or cut one of them.
+        for cut in [first.len() - 5, first.len() - first.lines().last().unwrap().len() - 1] {
+            fs::write(&parts, &first[..cut]).unwrap();
+            assert!(run(&parts, Some(&state)).status.success());
+            assert_eq!(fs::read_to_string(&parts).unwrap(), first);
+        }
+        write(28);
+        assert!(run(&parts, Some(&state)).status.success());
+        write(40);
+        let output = run(&parts, Some(&state));
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert_eq!(fs::read_to_string(&parts).unwrap(), whole, "{command}");
+        // An output or an input of something else is refused.
+        fs::write(&parts, whole.replace("40,", "41,").replace(":40,", ":41,")).unwrap();
+        assert_eq!(run(&parts, Some(&state)).status.code(), Some(1));
+        write(10);
+        assert_eq!(run(&path(&directory, "other"), Some(&state)).status.code(), Some(1));
+    }
+}
+
+#[test]
+fn plots_and_json_are_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let (input, plot) = (path(&directory, "in.csv"), path(&directory, "plot.svg"));
+    letters(&input, 30);
+    let common =
+        ["--input", &input, "--column", "letter", "--plot", &plot, "--alphabet", "abc", "--length", "2"];
+    let stdout = succeed(&[&["episodes"], &common[..], &QUIET, &["--json", "--show", "ab"]].concat());
+    assert_eq!(stdout.lines().count(), 30);
+    let first: serde_json::Value = serde_json::from_str(stdout.lines().next().unwrap()).unwrap();
+    assert_eq!((first["step"].as_u64(), first["item"].as_str()), (Some(1), Some("ab")));
+    assert!(fs::read_to_string(&plot).unwrap().contains("ab"));
+    fs::write(&input, "v\n1\n2\n3\n4\n5\n").unwrap();
+    let local = [
+        "local",
+        "--input",
+        &input,
+        "--column",
+        "v",
+        "--bounds",
+        "0:10",
+        "--mu",
+        "1e6",
+        "--intervals",
+        "100",
+    ];
+    let report: serde_json::Value =
+        serde_json::from_str(&succeed(&[&local[..], &["--json", "--plot", &plot]].concat())).unwrap();
+    let median = report["quantiles"][0]["value"].as_f64().unwrap();
+    assert!((median - 3.0).abs() <= 0.1 + 1e-9, "{median}");
+    assert!(Path::new(&plot).exists());
+    assert!(succeed(&local).contains("excess risk"));
+}
+
+#[test]
+fn nonsense_is_refused_with_a_remedy() {
+    let directory = tempfile::tempdir().unwrap();
+    let (input, state) = (path(&directory, "in.csv"), path(&directory, "state"));
+    letters(&input, 6);
+    let strings =
+        ["substrings", "--input", &input, "--column", "letter", "--relation", "replace", "--steps", "5"];
+    let shape = ["--alphabet", "abc", "--length", "2"];
+    let budget = ["--mu", "1"];
+    fail(&[&strings[..], &shape].concat(), 2, "no privacy budget");
+    fail(&[&strings[..], &shape, &budget].concat(), 1, "all 5 planned steps");
+    fail(
+        &[&strings[..], &["--alphabet", "ab", "--length", "2"], &budget].concat(),
+        1,
+        "`c` is not a known letter",
+    );
+    fail(&[&strings[..], &["--alphabet", "aa", "--length", "2"], &budget].concat(), 2, "given twice");
+    fail(&[&strings[..], &shape, &budget, &["--show", "abc"]].concat(), 2, "`abc`");
+    let pipe = ["substrings", "--input", "-", "--column", "letter", "--relation", "replace", "--steps", "5"];
+    fail(&[&pipe[..], &shape, &budget, &["--state", &state]].concat(), 2, "--state needs a file");
+    let items =
+        ["histogram", "--input", &input, "--column", "letter", "--relation", "zero-out", "--steps", "9"];
+    fail(&[&items[..], &["--integers", "5:1"], &budget].concat(), 2, "FIRST:LAST");
+    fail(&[&items[..], &["--integers", "0:1"], &budget].concat(), 1, "not in the universe");
+    fs::write(&input, "letter\na;b\n").unwrap();
+    let universe = path(&directory, "universe.txt");
+    fs::write(&universe, "a\nb\n").unwrap();
+    fail(&[&items[..], &["--universe", &universe], &budget].concat(), 1, "the rules allow 1");
+    fs::write(&input, "letter\nab\n").unwrap();
+    fail(&[&strings[..], &shape, &budget].concat(), 1, "more than one letter");
+    let local = ["local", "--input", &input, "--column", "letter", "--bounds", "0:1"];
+    fail(&[&local[..], &budget].concat(), 1, "not a number");
+    fail(
+        &["local", "--input", &input, "--column", "letter", "--bounds", "1:0", "--mu", "1"],
+        2,
+        "LO below HI",
+    );
+}

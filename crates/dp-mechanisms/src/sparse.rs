@@ -1,0 +1,573 @@
+//! Many coordinates, few of them touched or looked at: a mechanism that costs what is used and not what exists.
+//!
+//! The noise of the whole release is one matrix `z` with a column per coordinate, and a column is a pure function of
+//! the seed and the coordinate. Nobody has to write down the parts of it that are never looked at: a column comes
+//! into being when its coordinate is first asked for, and is then run forward to the current step.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fmt;
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha20Rng;
+use rand_distr::{Distribution, StandardNormal};
+
+use crate::error::{Error, Result};
+use crate::mechanism::Release;
+use crate::noise::{CorrelatedNoise, Seed, Side, UnitNoise};
+use crate::plan::Plan;
+use crate::snapshot::Snapshot;
+use crate::workload::{Kind, Workload};
+
+/// The largest number of coordinates: each index must be exact in a saved state.
+pub const MOST_COORDINATES: u64 = 1 << 53;
+
+/// How many noise values a snapshot carries, by which a resumed mechanism proves that it continues the same noise.
+const WITNESSES: usize = 8;
+
+/// A live stream of private releases over a huge number of coordinates, of which a step changes a few and a reader
+/// asks for a few: the answer for coordinate s after step t is `(A x_s)_t + σ (B z_s)_t`, as in
+/// [`Mechanism`](crate::Mechanism).
+///
+/// # Privacy
+/// The answers are entries of the release of the whole vector, which satisfies the plan's budget, adaptively. Which
+/// entries are looked at may depend on earlier answers and on anything public, but **not on the data**: asking for
+/// exactly the coordinates that were touched would publish which ones those are. The same step and coordinate always
+/// have the same answer, because the column of `z` is a function of the secret seed and the coordinate alone.
+///
+/// # Complexity
+/// A step costs O(1) per changed coordinate. The first question for a coordinate after t steps costs t steps of the
+/// strategy's scalar noise filter, every later one the steps since. Memory: the state of the touched coordinates,
+/// and one scalar filter for each coordinate that was ever asked for.
+///
+/// # Example
+/// ```
+/// use dp_mechanisms::sensitivity::Term;
+/// use dp_mechanisms::{Budget, Footprint, Participation, Plan, Relation, SparseMechanism, Workload, strategy};
+/// let strategy = strategy::build("sqrt", &Workload::count(), 10, Participation::Single)?;
+/// let term = Term { weight: 1.0, participation: Participation::Single };
+/// let footprint = Footprint::encoded(vec![term], Relation::ZeroOut)?;
+/// let plan = Plan::new(strategy, footprint, Budget::approximate(1.0, 1e-6)?)?;
+/// let mut mechanism = SparseMechanism::new(plan, 1_000_000)?;
+/// mechanism.push(&[(123_456, 1.0)])?;
+/// let first = mechanism.ask(123_456)?;
+/// assert_eq!(mechanism.ask(123_456)?, first, "a question asked twice has one answer");
+/// # Ok::<(), dp_mechanisms::Error>(())
+/// ```
+pub struct SparseMechanism {
+    plan: Plan,
+    dimension: u64,
+    step: usize,
+    seed: Seed,
+    cells: HashMap<u64, Cell>,
+    columns: HashMap<u64, Column>,
+}
+
+/// The true inputs of one coordinate that still matter, oldest first, each with its step. All workloads but the
+/// window need a single entry: the statistic right after the last change.
+#[derive(Default)]
+struct Cell {
+    entries: Vec<(usize, f64)>,
+}
+
+impl Cell {
+    fn add(&mut self, workload: &Workload, step: usize, value: f64) {
+        if let Kind::Window { width } = workload.kind() {
+            self.entries.retain(|(past, _)| past + width > step);
+            match self.entries.last_mut() {
+                Some((last, sum)) if *last == step => *sum += value,
+                _ => self.entries.push((step, value)),
+            }
+        } else {
+            let sum = self.total(workload, step) + value;
+            self.entries.clear();
+            self.entries.push((step, sum));
+        }
+    }
+
+    /// The weighted sum after `step`, before the average's division.
+    fn total(&self, workload: &Workload, step: usize) -> f64 {
+        self.entries
+            .iter()
+            .map(|(past, value)| match workload.kind() {
+                Kind::Window { width } if past + width <= step => 0.0,
+                Kind::Exponential { alpha } => value * alpha.powf(-((step - past) as f64)),
+                _ => *value,
+            })
+            .sum()
+    }
+
+    fn statistic(&self, workload: &Workload, step: usize) -> f64 {
+        let total = self.total(workload, step);
+        if matches!(workload.kind(), Kind::Average) { total / step as f64 } else { total }
+    }
+}
+
+/// The noise of one coordinate, at the step it was last asked for.
+struct Column {
+    noise: CorrelatedNoise,
+    current: [f64; 1],
+}
+
+impl SparseMechanism {
+    /// A mechanism over `dimension` coordinates, with secret noise from the operating system.
+    ///
+    /// # Errors
+    /// A dimension of zero or above [`MOST_COORDINATES`], a workload without a short state per coordinate
+    /// (polynomial decay, given weights, momentum), or no system randomness.
+    pub fn new(plan: Plan, dimension: u64) -> Result<Self> {
+        Self::with_seed(plan, dimension, Seed::from_system()?)
+    }
+
+    /// A mechanism whose noise anybody who knows the seed can repeat and subtract: **not private** under a
+    /// [`Seed::reproducible`] seed, for tests, demonstrations and reproductions only.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn reproducible(plan: Plan, dimension: u64, seed: Seed) -> Result<Self> {
+        Self::with_seed(plan, dimension, seed)
+    }
+
+    fn with_seed(plan: Plan, dimension: u64, seed: Seed) -> Result<Self> {
+        if !(1..=MOST_COORDINATES).contains(&dimension) {
+            return Err(Error::OutOfRange {
+                what: "dimension",
+                value: dimension as f64,
+                range: "an integer from 1 to 2^53",
+            });
+        }
+        let workload = plan.strategy().workload();
+        if !matches!(
+            workload.kind(),
+            Kind::Count | Kind::Average | Kind::Exponential { .. } | Kind::Window { .. }
+        ) {
+            return Err(Error::NotApplicable {
+                strategy: plan.strategy().name(),
+                workload: workload.to_string(),
+                reason: "a sparse mechanism serves count, average, window and exponential decay",
+            });
+        }
+        Ok(Self { plan, dimension, step: 0, seed, cells: HashMap::new(), columns: HashMap::new() })
+    }
+
+    /// Takes the changes of the next step; changes of one coordinate add up, and a coordinate without a change has
+    /// input 0.
+    ///
+    /// # Errors
+    /// A step past the horizon, a coordinate out of range, NaN or infinities. The mechanism is then as before.
+    pub fn push(&mut self, changes: &[(u64, f64)]) -> Result<Release> {
+        let step = self.step + 1;
+        let standard_deviation = self.standard_deviation_at(step)?;
+        for (index, (coordinate, value)) in changes.iter().enumerate() {
+            self.check_coordinate(*coordinate)?;
+            if !value.is_finite() {
+                return Err(Error::NonFiniteInput { step, index, value: *value });
+            }
+        }
+        let workload = self.plan.strategy().workload();
+        for (coordinate, value) in changes {
+            self.cells.entry(*coordinate).or_default().add(workload, step, *value);
+        }
+        self.step = step;
+        Ok(Release { step, standard_deviation })
+    }
+
+    /// The release of one coordinate after the current step.
+    ///
+    /// # Errors
+    /// A coordinate out of range, or no step taken yet.
+    pub fn ask(&mut self, coordinate: u64) -> Result<f64> {
+        self.check_coordinate(coordinate)?;
+        if self.step == 0 {
+            return Err(Error::OutOfRange {
+                what: "number of steps before a question",
+                value: 0.0,
+                range: "an integer of at least 1",
+            });
+        }
+        let noise = self.noise(coordinate)?;
+        let workload = self.plan.strategy().workload();
+        let statistic = self.cells.get(&coordinate).map_or(0.0, |cell| cell.statistic(workload, self.step));
+        Ok(statistic + self.plan.sigma() * noise)
+    }
+
+    /// The number of steps taken.
+    pub fn step(&self) -> usize {
+        self.step
+    }
+
+    /// The number of coordinates.
+    pub fn dimension(&self) -> u64 {
+        self.dimension
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Everything needed to continue later. It holds the seed and the true statistic: a secret.
+    ///
+    /// # Complexity
+    /// The touched coordinates; no noise is stored.
+    pub fn snapshot(&self) -> Snapshot {
+        let mut witnesses: Vec<(u64, f64)> = self
+            .columns
+            .iter()
+            .filter(|(_, column)| column.noise.step() == self.step)
+            .map(|(coordinate, column)| (*coordinate, column.current[0]))
+            .collect();
+        witnesses.sort_unstable_by_key(|(coordinate, _)| *coordinate);
+        witnesses.truncate(WITNESSES);
+        let mut cells: Vec<(&u64, &Cell)> = self.cells.iter().collect();
+        cells.sort_unstable_by_key(|(coordinate, _)| **coordinate);
+        let cell_numbers: usize = cells.iter().map(|(_, cell)| 2 + 2 * cell.entries.len()).sum();
+        let mut numbers = Vec::with_capacity(1 + 2 * witnesses.len() + cell_numbers);
+        numbers.push(witnesses.len() as f64);
+        numbers.extend(witnesses.iter().flat_map(|(coordinate, noise)| [*coordinate as f64, *noise]));
+        for (coordinate, cell) in cells {
+            numbers.extend([*coordinate as f64, cell.entries.len() as f64]);
+            numbers.extend(cell.entries.iter().flat_map(|(step, value)| [*step as f64, *value]));
+        }
+        // The dense form of a snapshot has a noise value for each coordinate; this one has witnesses in their place.
+        let identity = identity(&self.plan, self.dimension);
+        Snapshot::new(identity, 1, self.step, self.seed.duplicate(), numbers, vec![0.0])
+    }
+
+    /// Continues where a snapshot was taken, with the very same noise: a question that was already answered after the
+    /// snapshot's step has the same answer again.
+    ///
+    /// # Privacy
+    /// As [`Mechanism::resume`](crate::Mechanism::resume): never continue twice with different data.
+    ///
+    /// # Errors
+    /// A snapshot of another plan or dimension, or one whose contents do not fit.
+    pub fn resume(plan: Plan, dimension: u64, snapshot: &Snapshot) -> Result<Self> {
+        let identity = identity(&plan, dimension);
+        if snapshot.identity() != identity {
+            return Err(Error::State {
+                reason: format!(
+                    "it belongs to another plan; saved: {}; requested: {identity}; resume with the saved plan, or \
+                     start a new state elsewhere",
+                    snapshot.identity()
+                ),
+            });
+        }
+        let mut mechanism = Self::with_seed(plan, dimension, snapshot.seed().duplicate())?;
+        let damaged = || Error::State { reason: "its contents do not fit the plan".to_owned() };
+        if snapshot.step() > mechanism.plan.steps() {
+            return Err(damaged());
+        }
+        mechanism.step = snapshot.step();
+        let (count, numbers) = snapshot.statistic().split_first().ok_or_else(damaged)?;
+        let (witnesses, mut numbers) = numbers.split_at_checked((*count as usize).saturating_mul(2)).ok_or_else(damaged)?;
+        while let [coordinate, length, rest @ ..] = numbers {
+            let entries = rest.get(..(*length as usize).saturating_mul(2)).ok_or_else(damaged)?;
+            numbers = &rest[entries.len()..];
+            let entries = entries.chunks_exact(2).map(|pair| (pair[0] as usize, pair[1])).collect();
+            mechanism.check_coordinate(*coordinate as u64).map_err(|_| damaged())?;
+            mechanism.cells.insert(*coordinate as u64, Cell { entries });
+        }
+        if !numbers.is_empty() {
+            return Err(damaged());
+        }
+        for witness in witnesses.chunks_exact(2) {
+            let noise = mechanism.noise(witness[0] as u64)?;
+            if noise.to_bits() != witness[1].to_bits() {
+                return Err(Error::State {
+                    reason: "its noise does not come out the same here; resume with the program and on the kind of \
+                             machine that saved it"
+                        .to_owned(),
+                });
+            }
+        }
+        Ok(mechanism)
+    }
+
+    /// The noise of a coordinate at the current step, of unit σ.
+    fn noise(&mut self, coordinate: u64) -> Result<f64> {
+        let column = match self.columns.entry(coordinate) {
+            Entry::Occupied(column) => column.into_mut(),
+            Entry::Vacant(place) => {
+                let source = Box::new(ColumnSource::new(self.seed.duplicate(), coordinate));
+                let strategy = self.plan.strategy().as_ref();
+                let noise = CorrelatedNoise::new(strategy, 1, Side::Output, source)?;
+                place.insert(Column { noise, current: [0.0] })
+            }
+        };
+        column.noise.skip_to(self.step, &mut column.current)?;
+        Ok(column.current[0])
+    }
+
+    fn standard_deviation_at(&self, step: usize) -> Result<f64> {
+        self.plan.standard_deviation(step).ok_or(Error::HorizonReached { horizon: self.plan.steps() })
+    }
+
+    fn check_coordinate(&self, coordinate: u64) -> Result<()> {
+        if coordinate < self.dimension {
+            return Ok(());
+        }
+        Err(Error::OutOfRange {
+            what: "coordinate",
+            value: coordinate as f64,
+            range: "below the dimension of the mechanism",
+        })
+    }
+}
+
+/// Sparse and dense mechanisms read different matrices `z` from one seed; a state of one is refused by the other.
+fn identity(plan: &Plan, dimension: u64) -> String {
+    format!("{} sparse={dimension}", plan.identity())
+}
+
+/// Neither noise nor true state leaves through a debug print.
+impl fmt::Debug for SparseMechanism {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("SparseMechanism")
+            .field("plan", &self.plan)
+            .field("dimension", &self.dimension)
+            .field("step", &self.step)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One column of `z`: a ChaCha20 stream of its own, cut into chunks of rows so that any row is found quickly.
+struct ColumnSource {
+    seed: Seed,
+    coordinate: u64,
+    generator: ChaCha20Rng,
+    /// The row that the generator makes next.
+    next: usize,
+}
+
+/// Rows per chunk.
+const CHUNK: usize = 64;
+
+/// Distance between chunks in the stream, in 32-bit words; a chunk needs about 131.
+const WORDS_PER_CHUNK: u128 = 1 << 16;
+
+impl ColumnSource {
+    fn new(seed: Seed, coordinate: u64) -> Self {
+        let generator = chunk(&seed, coordinate, 0);
+        Self { seed, coordinate, generator, next: 0 }
+    }
+}
+
+/// The generator at the start of a chunk of rows.
+fn chunk(seed: &Seed, coordinate: u64, index: usize) -> ChaCha20Rng {
+    let mut generator = ChaCha20Rng::from_seed(*seed.expose());
+    generator.set_stream(coordinate);
+    generator.set_word_pos(index as u128 * WORDS_PER_CHUNK);
+    generator
+}
+
+impl UnitNoise for ColumnSource {
+    fn fill_range(&self, row: usize, _first: usize, out: &mut [f64]) {
+        let mut generator = chunk(&self.seed, self.coordinate, row / CHUNK);
+        for _ in 0..row % CHUNK {
+            let _: f64 = StandardNormal.sample(&mut generator);
+        }
+        out.fill(StandardNormal.sample(&mut generator));
+    }
+
+    fn fill_row(&mut self, row: usize, out: &mut [f64]) {
+        if row != self.next {
+            return self.fill_range(row, 0, out);
+        }
+        if row.is_multiple_of(CHUNK) {
+            self.generator.set_word_pos((row / CHUNK) as u128 * WORDS_PER_CHUNK);
+        }
+        out.fill(StandardNormal.sample(&mut self.generator));
+        self.next += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::Budget;
+    use crate::sensitivity::{Footprint, Participation, Relation, Term};
+    use crate::strategy;
+
+    fn plan(name: &str, workload: &str, steps: usize) -> Plan {
+        let workload = workload.parse().unwrap();
+        let strategy = strategy::build(name, &workload, steps, Participation::Single).unwrap();
+        let term = Term { weight: 1.0, participation: Participation::Single };
+        let footprint = Footprint::encoded(vec![term], Relation::ZeroOut).unwrap();
+        Plan::new(strategy, footprint, Budget::gaussian(1.0).unwrap()).unwrap()
+    }
+
+    fn start(name: &str, workload: &str, steps: usize, dimension: u64) -> SparseMechanism {
+        SparseMechanism::reproducible(plan(name, workload, steps), dimension, Seed::reproducible(5)).unwrap()
+    }
+
+    fn changes(step: usize) -> Vec<(u64, f64)> {
+        vec![((step * 7 % 5) as u64, 1.0), (3, -0.5), ((step % 2) as u64, 2.0)]
+    }
+
+    #[test]
+    fn rows_are_the_same_in_any_order() {
+        let mut forward = ColumnSource::new(Seed::reproducible(2), 9);
+        let whole: Vec<f64> = (0..200)
+            .map(|row| {
+                let mut out = [0.0];
+                forward.fill_row(row, &mut out);
+                out[0]
+            })
+            .collect();
+        for row in (0..200).rev().step_by(3) {
+            let mut out = [0.0];
+            forward.fill_range(row, 0, &mut out);
+            assert_eq!(out[0], whole[row]);
+        }
+        let mut other = ColumnSource::new(Seed::reproducible(2), 10);
+        let mut out = [0.0];
+        other.fill_row(0, &mut out);
+        assert_ne!(out[0], whole[0]);
+    }
+
+    #[test]
+    fn answers_are_the_statistic_plus_the_noise_of_the_strategy() {
+        let steps = 21;
+        for name in ["sqrt", "normalized-sqrt", "binary-tree", "honaker-online", "identity", "output"] {
+            for workload in ["count", "average", "window:4", "exp:1.3"] {
+                let Ok(strategy) =
+                    strategy::build(name, &workload.parse().unwrap(), steps, Participation::Single)
+                else {
+                    continue;
+                };
+                let mut mechanism = start(name, workload, steps, 5);
+                let mut statistic = strategy.workload().stream(steps, 5).unwrap();
+                let sources = (0..5).map(|s| ColumnSource::new(Seed::reproducible(5), s));
+                let mut noise: Vec<CorrelatedNoise> = sources
+                    .map(|source| {
+                        CorrelatedNoise::new(strategy.as_ref(), 1, Side::Output, Box::new(source)).unwrap()
+                    })
+                    .collect();
+                for step in 1..=steps {
+                    let mut input = [0.0; 5];
+                    for (coordinate, value) in changes(step) {
+                        input[coordinate as usize] += value;
+                    }
+                    mechanism.push(&changes(step)).unwrap();
+                    let mut exact = [0.0; 5];
+                    statistic.push(&input, &mut exact).unwrap();
+                    for coordinate in 0..5 {
+                        let mut z = [0.0];
+                        noise[coordinate].next_into(&mut z).unwrap();
+                        let expected = exact[coordinate] + mechanism.plan().sigma() * z[0];
+                        let answer = mechanism.ask(coordinate as u64).unwrap();
+                        assert!((answer - expected).abs() < 1e-9, "{name} {workload} {step} {coordinate}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn when_and_what_is_asked_does_not_change_an_answer() {
+        let steps = 70;
+        let mut always = start("sqrt", "count", steps, 1 << 40);
+        let mut late = start("sqrt", "count", steps, 1 << 40);
+        let far = (1 << 40) - 1;
+        for step in 1..=steps {
+            always.push(&changes(step)).unwrap();
+            late.push(&changes(step)).unwrap();
+            let answers = [0, 3, far].map(|s| always.ask(s).unwrap());
+            assert_eq!(answers, [0, 3, far].map(|s| always.ask(s).unwrap()));
+            if step % 23 == 0 {
+                assert_eq!(answers[1], late.ask(3).unwrap());
+            }
+            if step == steps {
+                assert_eq!(answers[2], late.ask(far).unwrap());
+                assert_eq!(answers[0], late.ask(0).unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn resuming_at_every_step_equals_never_stopping() {
+        for workload in ["count", "average", "window:4", "exp:1.3"] {
+            let steps = 12;
+            let mut running = start("sqrt", workload, steps, 6);
+            for step in 1..=steps {
+                let mut resumed =
+                    SparseMechanism::resume(plan("sqrt", workload, steps), 6, &running.snapshot()).unwrap();
+                running.push(&changes(step)).unwrap();
+                resumed.push(&changes(step)).unwrap();
+                for coordinate in 0..6 {
+                    assert_eq!(running.ask(coordinate).unwrap(), resumed.ask(coordinate).unwrap());
+                }
+            }
+            let mut shown_again =
+                SparseMechanism::resume(plan("sqrt", workload, steps), 6, &running.snapshot()).unwrap();
+            assert_eq!(running.ask(2).unwrap(), shown_again.ask(2).unwrap());
+        }
+    }
+
+    #[test]
+    fn a_saved_state_survives_the_disk_and_notices_other_noise() {
+        let mut mechanism = start("sqrt", "count", 9, 1 << 30);
+        for step in 1..=4 {
+            mechanism.push(&changes(step)).unwrap();
+        }
+        let answer = mechanism.ask(3).unwrap();
+        let snapshot = mechanism.snapshot();
+        let read = Snapshot::decode(snapshot.identity().to_owned(), &snapshot.encode()).unwrap();
+        let mut resumed = SparseMechanism::resume(plan("sqrt", "count", 9), 1 << 30, &read).unwrap();
+        assert_eq!(resumed.ask(3).unwrap(), answer);
+        let numbers = snapshot.statistic().to_vec();
+        let other = Snapshot::new(
+            snapshot.identity().to_owned(),
+            1,
+            4,
+            Seed::reproducible(6),
+            numbers.clone(),
+            vec![0.0],
+        );
+        let refused = SparseMechanism::resume(plan("sqrt", "count", 9), 1 << 30, &other);
+        assert!(matches!(refused, Err(Error::State { reason }) if reason.contains("noise")));
+        for length in 0..numbers.len() {
+            let cut = numbers[..length].to_vec();
+            let seed = Seed::reproducible(5);
+            let cut = Snapshot::new(snapshot.identity().to_owned(), 1, 4, seed, cut, vec![0.0]);
+            // A state cut between two cells cannot be told from one with fewer cells; the seal on the file can.
+            if let Ok(mut resumed) = SparseMechanism::resume(plan("sqrt", "count", 9), 1 << 30, &cut) {
+                assert!(resumed.ask(0).is_ok());
+            }
+        }
+    }
+
+    #[test]
+    fn refusals_leave_no_trace() {
+        let mut touched = start("sqrt", "count", 2, 4);
+        let mut untouched = start("sqrt", "count", 2, 4);
+        assert!(touched.ask(0).is_err(), "nothing is known before the first step");
+        for bad in [vec![(0, 1.0), (4, 1.0)], vec![(0, 1.0), (1, f64::NAN)], vec![(2, f64::INFINITY)]] {
+            assert!(touched.push(&bad).is_err());
+        }
+        for mechanism in [&mut touched, &mut untouched] {
+            mechanism.push(&[(1, 1.0)]).unwrap();
+            mechanism.push(&[]).unwrap();
+            assert_eq!(mechanism.push(&[]), Err(Error::HorizonReached { horizon: 2 }));
+            assert!(mechanism.ask(4).is_err());
+        }
+        assert_eq!(touched.ask(0).unwrap(), untouched.ask(0).unwrap());
+        assert!(SparseMechanism::new(plan("sqrt", "count", 2), 0).is_err());
+        assert!(SparseMechanism::new(plan("sqrt", "count", 2), MOST_COORDINATES + 1).is_err());
+        assert!(SparseMechanism::new(plan("sqrt", "poly:0.5", 2), 3).is_err());
+        assert!(SparseMechanism::resume(plan("sqrt", "count", 3), 4, &touched.snapshot()).is_err());
+        assert!(SparseMechanism::resume(plan("sqrt", "count", 2), 5, &touched.snapshot()).is_err());
+        let dense = crate::Mechanism::new(plan("sqrt", "count", 2), 4).unwrap();
+        assert!(SparseMechanism::resume(plan("sqrt", "count", 2), 4, &dense.snapshot()).is_err());
+    }
+
+    #[test]
+    fn secrets_are_not_printed() {
+        let mut mechanism = start("identity", "count", 3, 2);
+        mechanism.push(&[(0, 1.234_567)]).unwrap();
+        let text = format!("{mechanism:?}");
+        assert!(!text.contains("1.2345"), "{text}");
+    }
+}
