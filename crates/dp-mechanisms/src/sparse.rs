@@ -260,7 +260,8 @@ impl SparseMechanism {
         }
         mechanism.step = snapshot.step();
         let (count, numbers) = snapshot.statistic().split_first().ok_or_else(damaged)?;
-        let (witnesses, mut numbers) = numbers.split_at_checked((*count as usize).saturating_mul(2)).ok_or_else(damaged)?;
+        let (witnesses, mut numbers) =
+            numbers.split_at_checked((*count as usize).saturating_mul(2)).ok_or_else(damaged)?;
         while let [coordinate, length, rest @ ..] = numbers {
             let entries = rest.get(..(*length as usize).saturating_mul(2)).ok_or_else(damaged)?;
             numbers = &rest[entries.len()..];
