@@ -1,3 +1,5 @@
+//! Which strategies serve which workloads: the other laws cannot pass by having nothing to check.
+
 use std::collections::HashSet;
 
 use dp_mechanisms::{Participation, Workload, strategy};

@@ -1,3 +1,5 @@
+//! Published statements that are false, and the ones that hold instead.
+
 use std::collections::HashMap;
 use std::f64::consts::PI;
 

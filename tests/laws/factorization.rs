@@ -1,3 +1,5 @@
+//! `B C = A`, and the row norms and errors that follow from B.
+
 use std::collections::HashMap;
 
 use dp_linalg::{dense, norms};

@@ -1,3 +1,5 @@
+//! Golden values that were computed independently.
+
 use dp_linalg::norms;
 use dp_mechanisms::{Budget, Participation, Workload, strategy};
 use dp_tests::{GoldenError, GoldenGaussian, GoldenSchatten, assert_close, golden};

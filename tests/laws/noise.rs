@@ -1,3 +1,5 @@
+//! The streamed noise is `B z`, ends at the horizon and never repeats.
+
 use std::collections::HashSet;
 
 use dp_linalg::dense;

@@ -1,3 +1,5 @@
+//! Sensitivities dominate every admissible change, and exact ones are attained.
+
 use dp_mechanisms::{Participation, strategy};
 use dp_tests::{CASES, Case, assert_close, case, exhaustive_sensitivity, squared_norm, workloads};
 use ndarray::{Array1, Array2};

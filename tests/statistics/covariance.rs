@@ -1,3 +1,5 @@
+//! The released noise is Gaussian with covariance `σ²BBᵀ`.
+
 use dp_linalg::dense;
 use dp_mechanisms::{Budget, Footprint, Participation, Plan, Relation, Side, Workload, strategy};
 use dp_mechanisms::{CorrelatedNoise, GaussianSource, Mechanism, Seed};
@@ -81,7 +83,7 @@ fn released_noise_has_the_covariance_of_the_factorization() {
         let factors = case.strategy.materialize().unwrap();
         let longest = match case.strategy.name() {
             // Calibrated for every horizon at once: the squared norm of the infinite column, Γ(2β)/Γ(½+β)², β = 0.04.
-            "anytime" => 4.434501354661383,
+            "anytime" => 4.434_501_354_661_383,
             _ => factors.strategy.columns().into_iter().map(squared_norm).fold(0.0, f64::max),
         };
         let factor = factors.decoder * (longest.sqrt() / MU);

@@ -1,3 +1,5 @@
+//! Errors that shipped elsewhere, and what they would have given away.
+
 use dp_linalg::{dense, series};
 use dp_mechanisms::strategy;
 use dp_mechanisms::{Budget, Error, Footprint, Mechanism, Participation, Plan, Relation, Seed, Workload};

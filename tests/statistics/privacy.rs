@@ -1,3 +1,5 @@
+//! The privacy game against our mechanisms, and against mechanisms broken on purpose.
+
 use dp_linalg::dense;
 use dp_mechanisms::noise::UnitNoise;
 use dp_mechanisms::{Budget, Footprint, Mechanism, Participation, Plan, Relation, Workload, strategy};

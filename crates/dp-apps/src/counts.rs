@@ -245,7 +245,8 @@ impl<E: Encoding> Counts<E> {
     }
 }
 
-/// Parts of a footprint over coordinates that are counted: `number` coordinates with the same participation.
+/// Parts of a footprint over coordinates that are counted: `number` coordinates with the same participation. Counts
+/// rise and fall at different steps, so the columns of the strategy must not work against each other.
 pub(crate) fn unit_terms(
     numbers: impl IntoIterator<Item = (Participation, f64)>,
     relation: Relation,
@@ -262,7 +263,7 @@ pub(crate) fn unit_terms(
         .filter(|(_, number)| *number > 0.0)
         .map(|(participation, number)| Term { weight: root_up(number), participation })
         .collect();
-    Ok(Footprint::encoded(terms, relation)?)
+    Ok(Footprint::encoded(terms, relation)?.needing_non_negative_columns())
 }
 
 /// A square root whose square is not below the number.

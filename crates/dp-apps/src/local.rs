@@ -85,7 +85,8 @@ impl Protocol {
             });
         }
         let term = Term { weight: root_up(2.0), participation: Participation::Single };
-        let footprint = Footprint::encoded(vec![term], Relation::Replace)?;
+        // One interval loses the client and another gains it: two steps of opposite sign.
+        let footprint = Footprint::encoded(vec![term], Relation::Replace)?.needing_non_negative_columns();
         Ok(Self { plan: Plan::new(strategy, footprint, budget)? })
     }
 

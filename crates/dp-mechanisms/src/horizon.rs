@@ -318,7 +318,10 @@ fn plan_epoch(
     }
     let participation = Participation::repeated(worst, separation)?;
     let terms = footprint.terms().iter().map(|term| Term { weight: term.weight, participation }).collect();
-    let within_epoch = Footprint::encoded(terms, footprint.relation())?;
+    let mut within_epoch = Footprint::encoded(terms, footprint.relation())?;
+    if footprint.needs_non_negative_columns() {
+        within_epoch = within_epoch.needing_non_negative_columns();
+    }
     Plan::new(strategy, within_epoch, budget.share(worst as f64 / times as f64)?)
 }
 

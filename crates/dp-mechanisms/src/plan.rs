@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::budget::Budget;
 use crate::error::{Error, Result, check_count};
 use crate::sensitivity::{Footprint, Sensitivity};
-use crate::strategy::{RowNorms, Strategy};
+use crate::strategy::{RowNorms, Strategy, check_columns};
 
 /// A strategy with the noise that a budget and a footprint demand. It exists only calibrated.
 ///
@@ -40,8 +40,10 @@ impl Plan {
     /// Calibrates a strategy.
     ///
     /// # Errors
-    /// When the sensitivity under the footprint cannot be bounded, or σ is not a finite number.
+    /// When the sensitivity under the footprint cannot be bounded (or is proved for other strategies only), or σ is not
+    /// a finite number.
     pub fn new(strategy: Arc<dyn Strategy>, footprint: Footprint, budget: Budget) -> Result<Self> {
+        check_columns(strategy.as_ref(), &footprint)?;
         let sensitivity =
             footprint.squared_sensitivity(|participation| strategy.sensitivity(participation))?;
         let sigma = (sensitivity.squared.sqrt().next_up() / budget.mu()).next_up();
@@ -129,5 +131,37 @@ impl Plan {
             self.budget,
             self.sigma.to_bits()
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sensitivity::{Participation, Relation, Term};
+    use crate::strategy;
+    use crate::workload::Workload;
+
+    #[test]
+    fn proofs_that_need_non_negative_columns_get_them() {
+        let term = Term { weight: 1.0, participation: Participation::Single };
+        let footprint = Footprint::encoded(vec![term], Relation::Replace).unwrap();
+        let budget = Budget::gaussian(1.0).unwrap();
+        // 1 - x: neighbouring columns have inner product -1, and their difference has squared norm 6, not 4.
+        let signed = Workload::weights(&[1.0, -1.0]).unwrap();
+        let plan = |name: &str, workload: &Workload, footprint: Footprint| {
+            Plan::new(strategy::build(name, workload, 9, Participation::Single).unwrap(), footprint, budget)
+        };
+        assert!(plan("output", &signed, footprint.clone()).is_ok());
+        let needing = footprint.needing_non_negative_columns();
+        let refused = plan("output", &signed, needing.clone());
+        assert!(matches!(refused, Err(Error::NotApplicable { strategy: "output", .. })));
+        for name in strategy::NAMES {
+            // Every strategy for the count is decided by what its columns do.
+            let outcome = plan(name, &Workload::count(), needing.clone());
+            let columns = strategy::build(name, &Workload::count(), 9, Participation::Single).unwrap();
+            let matrix = columns.materialize().unwrap().strategy;
+            let smallest = matrix.t().dot(&matrix).iter().copied().fold(f64::INFINITY, f64::min);
+            assert_eq!(outcome.is_ok(), smallest >= -1e-12, "{name}: smallest inner product {smallest}");
+        }
     }
 }

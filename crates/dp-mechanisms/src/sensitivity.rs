@@ -215,6 +215,7 @@ pub struct Footprint {
     terms: Vec<Term>,
     domain: Domain,
     relation: Relation,
+    non_negative_columns: bool,
 }
 
 impl Footprint {
@@ -243,6 +244,7 @@ impl Footprint {
             terms: vec![Term { weight, participation }],
             domain: Domain::Interval { low, high },
             relation,
+            non_negative_columns: false,
         })
     }
 
@@ -258,7 +260,12 @@ impl Footprint {
             Relation::ZeroOut => margin,
             Relation::Replace => 2.0 * margin,
         };
-        Ok(Self { terms: vec![Term { weight, participation }], domain: Domain::Ball { radius }, relation })
+        Ok(Self {
+            terms: vec![Term { weight, participation }],
+            domain: Domain::Ball { radius },
+            relation,
+            non_negative_columns: false,
+        })
     }
 
     /// What an encoding of events proves about itself: its terms, over disjoint groups of coordinates.
@@ -272,7 +279,19 @@ impl Footprint {
         for term in &terms {
             check_positive("footprint weight", term.weight)?;
         }
-        Ok(Self { terms, domain: Domain::Encoded, relation })
+        Ok(Self { terms, domain: Domain::Encoded, relation, non_negative_columns: false })
+    }
+
+    /// Says that the proof behind the terms needs columns of C with non-negative inner products: differences of
+    /// opposite sign at different steps then shorten each other. A plan with any other strategy is refused.
+    pub fn needing_non_negative_columns(mut self) -> Self {
+        self.non_negative_columns = true;
+        self
+    }
+
+    /// Whether the proof behind the terms needs columns of C with non-negative inner products.
+    pub fn needs_non_negative_columns(&self) -> bool {
+        self.non_negative_columns
     }
 
     /// The neighbouring relation this footprint speaks of.

@@ -1,3 +1,5 @@
+//! Series against double-double references and against each other.
+
 use super::*;
 use proptest::prelude::*;
 

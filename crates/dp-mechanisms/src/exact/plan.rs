@@ -93,6 +93,7 @@ impl ExactPlan {
     ) -> Result<Self> {
         check_count("dimension", dimension)?;
         check_positive("grid", grid)?;
+        crate::strategy::check_columns(strategy.as_ref(), &footprint)?;
         let lattice = Lattice::new(&footprint, dimension, grid)?;
         let mut bits = SCALED_ENTRY_BITS;
         loop {

@@ -30,7 +30,7 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::noise::{Side, UnitNoise};
-use crate::sensitivity::{Participation, Sensitivity};
+use crate::sensitivity::{Footprint, Participation, Sensitivity};
 use crate::workload::Workload;
 
 /// The two factors of a workload, as matrices: `decoder · strategy = A`.
@@ -138,6 +138,44 @@ pub trait Strategy: fmt::Debug + Send + Sync {
     fn measurement(&self) -> Result<Measurement> {
         Ok(Measurement::Dense(self.materialize()?.strategy))
     }
+}
+
+/// Refuses a strategy whose columns may have negative inner products where the footprint's proof needs them not to.
+///
+/// # Privacy
+/// Entrywise non-negative matrices have non-negative inner products, and so have those whose Gram matrix says so beyond
+/// its rounding error. What cannot be decided is refused.
+///
+/// # Errors
+/// [`Error::NotApplicable`].
+pub(crate) fn check_columns(strategy: &dyn Strategy, footprint: &Footprint) -> Result<()> {
+    if !footprint.needs_non_negative_columns() {
+        return Ok(());
+    }
+    let non_negative = |values: &[f64]| values.iter().all(|value| *value >= 0.0);
+    let matrix_is_fine = |matrix: &Array2<f64>| {
+        let gram = dp_linalg::dense::gram(matrix.view());
+        let longest = gram.diag().iter().copied().fold(0.0, f64::max);
+        let slack = longest * (matrix.nrows() as f64 + 8.0) * f64::EPSILON;
+        matrix.iter().all(|value| *value >= 0.0) || gram.iter().all(|value| *value >= slack)
+    };
+    let fine = match strategy.measurement() {
+        Ok(Measurement::Toeplitz(coefficients)) => non_negative(&coefficients),
+        Ok(Measurement::Scaled { rows, coefficients }) => non_negative(&rows) && non_negative(&coefficients),
+        Ok(Measurement::LeftNodes | Measurement::AllNodes) => true,
+        Ok(Measurement::Dense(matrix)) => matrix_is_fine(&matrix),
+        // What cannot be measured live can still be looked at.
+        Err(_) => strategy.materialize().is_ok_and(|factors| matrix_is_fine(&factors.strategy)),
+    };
+    if fine {
+        return Ok(());
+    }
+    Err(Error::NotApplicable {
+        strategy: strategy.name(),
+        workload: strategy.workload().to_string(),
+        reason: "the encoding's sensitivity is proved for strategies whose columns have non-negative inner \
+                 products only; use sqrt, blt or binary-tree with non-negative weights",
+    })
 }
 
 /// The largest number of steps for which a strategy is written out as a matrix.

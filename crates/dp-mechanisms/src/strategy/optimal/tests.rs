@@ -1,3 +1,5 @@
+//! The dense program against certified optima and against its own duality gap.
+
 use super::*;
 use crate::bounds::{dual_certificate, weighted_schatten_max};
 use crate::noise::UnitNoise;
