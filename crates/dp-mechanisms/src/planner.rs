@@ -124,8 +124,8 @@ pub struct Report {
 /// Up to this many steps the bound is sharpened by one dense dual certificate.
 const CERTIFICATE_LIMIT: usize = 1024;
 
-/// Up to this many steps the bound of a workload with a bidiagonal inverse is optimized, in O(n) an evaluation.
-const BIDIAGONAL_LIMIT: usize = 1 << 16;
+/// Up to this many steps a workload with a bidiagonal inverse gets its own bound, in a second at most.
+const BIDIAGONAL_LIMIT: usize = 1 << 21;
 
 /// Evaluates the strategies and picks the best.
 ///

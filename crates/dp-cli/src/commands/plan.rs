@@ -102,24 +102,19 @@ fn print(report: &Report, mu: Option<f64>) -> Result<()> {
     for evaluation in &report.strategies {
         let mut row = vec![
             evaluation.name.to_owned(),
-            format!("{:.4}", evaluation.sensitivity_squared),
-            format!("{:.4}", evaluation.mse),
-            format!("{:.4}", evaluation.max_se),
+            factor(evaluation.sensitivity_squared),
+            factor(evaluation.mse),
+            factor(evaluation.max_se),
             format!("{:.2} %", 100.0 * evaluation.gap),
         ];
         if let Some(mu) = mu {
-            row.push(format!("{:.4}", evaluation.mse.sqrt() / mu));
-            row.push(format!("{:.4}", evaluation.max_se.sqrt() / mu));
+            row.push(factor(evaluation.mse.sqrt() / mu));
+            row.push(factor(evaluation.max_se.sqrt() / mu));
         }
         table.row(row);
     }
     let bound = &report.lower_bound;
-    let cells = [
-        "nothing is below".to_owned(),
-        String::new(),
-        format!("{:.4}", bound.mse),
-        format!("{:.4}", bound.max_se),
-    ];
+    let cells = ["nothing is below".to_owned(), String::new(), factor(bound.mse), factor(bound.max_se)];
     table.row(cells.to_vec());
     table.print()?;
     output::line(&format!("\nbest: {}; bounds by {} and {}", report.chosen, bound.kind, bound.max_kind))?;
@@ -127,4 +122,11 @@ fn print(report: &Report, mu: Option<f64>) -> Result<()> {
         output::line(&format!("not evaluated: {}: {}", skipped.name, skipped.reason))?;
     }
     Ok(())
+}
+
+/// A factor with four decimals, or four significant digits where it is small.
+fn factor(value: f64) -> String {
+    let decimals =
+        if value > 0.0 && value < 0.1 { 3 + (-value.log10()).ceil().min(12.0) as usize } else { 4 };
+    format!("{value:.decimals$}")
 }

@@ -69,7 +69,7 @@ pub fn fit(workload: &Workload, steps: usize, core: &Core) -> Result<Parameters>
         if !rows.iter().all(|row| *row > 0.0 && row.is_finite()) {
             return f64::INFINITY;
         }
-        let scaling = Scaling::normalizing(&coefficients, rows);
+        let scaling = Scaling::normalizing_above(ALL_COLUMNS, &coefficients, rows);
         // Summed in order, not as threads finish: a resumed mechanism must fit the very same parameters.
         let energies: Vec<f64> = columns
             .par_iter()

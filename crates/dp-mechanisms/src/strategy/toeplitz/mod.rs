@@ -112,11 +112,16 @@ impl Scaling {
     /// horizons and by one FFT correlation for long ones; a bound on the rounding error of either is added
     /// before the root is taken, so the norms are never underestimated.
     pub(crate) fn normalizing(coefficients: &[f64], rows: Vec<f64>) -> Self {
+        Self::normalizing_above(DIRECT_LIMIT, coefficients, rows)
+    }
+
+    /// As [`Scaling::normalizing`], summed directly up to the given number of steps and by FFT above it.
+    pub(crate) fn normalizing_above(direct: usize, coefficients: &[f64], rows: Vec<f64>) -> Self {
         let steps = rows.len();
         let squared_rows: Vec<f64> = rows.iter().map(|d| d * d).collect();
         let squared: Vec<f64> = coefficients.iter().map(|c| c * c).collect();
         let energy = |values: &[f64]| values.iter().map(|v| v * v).sum::<f64>().sqrt();
-        let (sums, absolute, relative) = if steps <= DIRECT_LIMIT {
+        let (sums, absolute, relative) = if steps <= direct {
             let sums = (0..steps)
                 .map(|j| squared_rows[j..].iter().zip(&squared).map(|(d, c)| d * c).sum())
                 .collect();
