@@ -469,4 +469,31 @@ proptest! {
         prop_assert!(matches!(code, Some(0..=2)), "{:?}: {}", code, text(&output.stderr));
         prop_assert!(code == Some(0) || !output.stderr.is_empty());
     }
+
+    #[test]
+    fn no_file_makes_it_panic(
+        rows in prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..160),
+            "x\n([01nae.\",;\r\n -]{0,6}\n){0,12}".prop_map(String::into_bytes),
+            "(x|y|\"x\"|x,x),?y?\n([0-1],?){0,9}\n?".prop_map(String::into_bytes),
+        ],
+        exact in any::<bool>(),
+    ) {
+        let directory = tempfile::tempdir().unwrap();
+        let input = directory.path().join("rows.csv");
+        std::fs::write(&input, &rows).unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_dp"))
+            .args(["release", "--column", "x", "--bounds", "0:1", "--relation", "zero-out", "--steps", "8"])
+            .args(["--workload", "count", "--strategy", "identity", "--epsilon", "1", "--delta", "1e-6", "--input"])
+            .arg(&input)
+            .args(exact.then_some("--exact"))
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let code = output.status.code();
+        prop_assert!(matches!(code, Some(0 | 1)), "{:?}: {}", code, text(&output.stderr));
+        prop_assert!(code == Some(0) || !output.stderr.is_empty());
+        // Whatever was released before the bad row is there, a line each, and never more than was planned.
+        prop_assert!(text(&output.stdout).lines().count() <= 9);
+    }
 }

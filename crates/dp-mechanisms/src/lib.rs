@@ -17,6 +17,36 @@
 //! | [`snapshot`], [`durable`] | continuing later, and surviving crashes |
 //! | [`sparse`] | a mechanism over a huge number of coordinates, few of them touched or asked for |
 //! | [`horizon`] | streams of unknown length |
+//!
+//! # Which strategy
+//!
+//! Errors of the running count in units of `(ζ/μ)²`, mean (E2) and largest (E∞), from
+//! `cargo xtask plan --workload count --steps N --json` (which also reports memory and planning time):
+//!
+//! | strategy | E2, E∞ at 1024 | at 4096 | at 2^16 | at 2^20 | values kept per coordinate | planning at 2^16 |
+//! |---|---|---|---|---|---|---|
+//! | lower bound on E2 | 8.7347 | 11.4906 | 18.1715 | 26.3834 | | |
+//! | `optimal` | 8.7347, 10.202 | 11.4906 | | | n | 98 s at 4096 |
+//! | `structured` | 8.7356, 10.202 | | | | about 11 | as `optimal` |
+//! | `scaled-blt` | 8.7456, 10.491 | 11.507, 14.047 | 18.213, 24.192 | 26.491, 38.990 | 5 to 8 | 65 ms |
+//! | `scaled-sqrt` | 8.7521, 10.413 | 11.515, 13.881 | 18.222, 22.866 | 26.531, 34.505 | n | 5 s |
+//! | `normalized-sqrt` | 8.9482, 9.491 | 11.749, 12.377 | 18.520, 19.318 | 26.850, 27.818 | n | 0.6 s |
+//! | `optimal-toeplitz` | 9.3427, 11.284 | 12.233, 14.458 | 19.184, 21.972 | | n | 1.5 s |
+//! | `blt` | 9.3475, 11.240 | 12.238, 14.406 | 19.192, 21.913 | 27.709, 30.983 | 4 to 8 | 40 ms |
+//! | `sqrt` | 9.6708, 10.710 | 12.612, 13.793 | 19.664, 21.127 | 28.275, 30.019 | n | 12 ms |
+//! | `group` | 10.161, 10.161 | 13.169, 13.169 | 20.353, 20.353 | 29.095, 29.095 | 3n | 17 ms |
+//! | `anytime` (no horizon) | 17.290, 19.927 | 21.161, 24.111 | 30.324, 34.010 | 41.765, 46.366 | n | 9 ms |
+//! | `honaker-full` | 13.588, 19.699 | 18.223, 26.169 | 29.495, 41.777 | 43.435, 60.941 | n | 1 ms |
+//! | `honaker-online` | 31.921, 63.831 | 44.223, 88.442 | 74.829, 149.66 | 113.44, 226.87 | 2 log2 n | 2 ms |
+//! | `binary-tree` | 55.011, 110.00 | 78.003, 156.00 | 136.00, 272.00 | 210.00, 420.00 | log2 n | 1 ms |
+//!
+//! Planning times are of the development profile on two busy cores. With `--metric max` the fitted strategies aim at E∞
+//! instead: `optimal` and `scaled-blt` then beat `normalized-sqrt` and `group` there.
+//!
+//! - Counts and decays of any length and dimension: `scaled-blt`. Windows: `scaled-sqrt`.
+//! - A thousand steps, and every fraction of a percent: `optimal`, which proves its own optimality.
+//! - The same people again and again: `optimal-toeplitz` or `blt`, built for the participation.
+//! - No horizon: `anytime`, or [`DoublingMechanism`].
 
 pub mod bounds;
 pub mod budget;
