@@ -1,1 +1,1 @@
-//! Private follow-the-regularized-leader and SGD with correlated noise.
+//! The place of private learning with correlated noise. It holds no code yet.
