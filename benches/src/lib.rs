@@ -1,4 +1,6 @@
-//! Shared by the benches.
+//! Shared by the benches and by the programs that measure.
+
+pub mod record;
 
 use std::time::{Duration, Instant};
 

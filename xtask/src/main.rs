@@ -22,6 +22,10 @@ Development tasks:
                         integration and documentation tests, rustdoc, and the numeric core on OpenBLAS
   statistical [filter]  the statistical tests alone, in release, with their output
   bench [name] [args]   the criterion benches, all or one; further arguments go to `cargo bench`
+  reproduce             the tables and figures of the source papers, computed again, with a verdict for each row
+  peers                 this library beside others on the same work, in one run
+  scale                 how time and memory grow with the horizon and the dimension
+  report                one HTML page with the figures and the comparisons
   doc                   the documentation of the workspace; a warning is an error
   tidy                  the rules about the source that no compiler checks
   help                  this text
@@ -57,7 +61,10 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode> {
         ("bench", rest) => cargo::bench(&shell, rest)?,
         ("doc", _) => alone(task, rest).and_then(|()| cargo::doc(&shell))?,
         ("tidy", _) => alone(task, rest).and_then(|()| tidy::run(&shell))?,
-        _ => return passthrough::run(&shell, arguments),
+        (program @ ("reproduce" | "peers" | "report" | "scale"), rest) => {
+            return passthrough::run(&shell, "dp-benches", program, rest);
+        }
+        _ => return passthrough::run(&shell, "dp-cli", "dp", arguments),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -74,7 +81,9 @@ mod tests {
 
     #[test]
     fn help_names_every_task() {
-        for task in ["test", "statistical", "bench", "doc", "tidy", "help"] {
+        for task in
+            ["test", "statistical", "bench", "reproduce", "peers", "scale", "report", "doc", "tidy", "help"]
+        {
             assert!(
                 HELP.lines().any(|line| line.trim_start().starts_with(task)),
                 "{task} is missing from the help"

@@ -1,15 +1,18 @@
-//! The door to the command line.
+//! The door to the programs of the workspace: the command line, and those that measure.
 
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
 use xshell::{Shell, cmd};
 
-/// Hands all arguments to `dp-cli` as they stand and returns its exit code.
+/// Hands all arguments to a program as they stand and returns its exit code.
 ///
 /// The child keeps the caller's directory and its three standard streams, so that relative paths and pipes work.
-pub(crate) fn run(shell: &Shell, arguments: &[String]) -> Result<ExitCode> {
-    let mut command = Command::from(cmd!(shell, "cargo run --release --quiet -p dp-cli -- {arguments...}"));
+pub(crate) fn run(shell: &Shell, package: &str, program: &str, arguments: &[String]) -> Result<ExitCode> {
+    let mut command = Command::from(cmd!(
+        shell,
+        "cargo run --release --quiet -p {package} --bin {program} -- {arguments...}"
+    ));
     let status = command.status().context("cargo could not be started")?;
     Ok(exit_code(status.code()))
 }
