@@ -1,8 +1,10 @@
 //! What the commands print: aligned tables for people, JSON for programs.
 
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::path::Path;
 
 use anyhow::Result;
+use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 /// Prints one JSON document.
@@ -14,6 +16,18 @@ pub(crate) fn json(value: &impl Serialize) -> Result<()> {
 pub(crate) fn line(text: &str) -> Result<()> {
     writeln!(std::io::stdout().lock(), "{text}")?;
     Ok(())
+}
+
+/// A bar over the planned steps, where somebody watches and the input is not a pipe that brings rows at its own pace.
+pub(crate) fn progress(input: &Path, steps: usize, done: usize) -> ProgressBar {
+    if input == Path::new("-") || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(steps as u64).with_position(done as u64);
+    match ProgressStyle::with_template("{bar:40} {pos}/{len} steps, {per_sec}, {eta} left") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
 }
 
 /// A table with aligned columns: the first to the left, the others to the right.

@@ -34,7 +34,16 @@ impl Snapshot {
         statistic: Vec<f64>,
         noise: Vec<f64>,
     ) -> Self {
-        Self { identity, dimension, step, seed, statistic, noise, releases: Vec::new(), attachment: Vec::new() }
+        Self {
+            identity,
+            dimension,
+            step,
+            seed,
+            statistic,
+            noise,
+            releases: Vec::new(),
+            attachment: Vec::new(),
+        }
     }
 
     /// Adds the latest releases, which the receiver may not have seen yet: `dimension` values per step, the last
