@@ -32,8 +32,9 @@ pub(crate) struct CountingArguments {
     /// The number of rows that the guarantee is planned for
     #[arg(long, value_parser = arguments::steps)]
     steps: usize,
-    /// A name that `dp plan` lists, or auto for the smallest error among those that the encoding's proof covers; where
-    /// steps times items exceed a million, among those with a short memory for each item
+    /// A name that `dp plan` lists, or auto for one within half a percent of the smallest error there can be, or else the
+    /// best that the encoding's proof covers; where steps times items exceed a million (always, with --discover), among
+    /// those with a short memory for each item
     #[arg(long, default_value = "auto")]
     strategy: String,
     /// The statistic of each item: count, window:W, exp:A or average
@@ -191,6 +192,11 @@ impl CountingArguments {
             eprintln!("after step {}, {}", counter.step(), counter.accuracy()?);
         }
         match plot {
+            // That nothing stands out is an answer, not a failure.
+            Some(path) if drawn.is_empty() && counter.step() > 0 => {
+                eprintln!("there is no item to draw, so `{}` is not drawn", path.display());
+                Ok(())
+            }
             Some(path) => self.draw(path, &drawn),
             None => Ok(()),
         }

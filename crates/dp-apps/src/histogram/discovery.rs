@@ -437,32 +437,32 @@ mod tests {
             Discovery::resume(rules, strategy.clone(), budget, delta, snapshot)
         };
         let mut running =
-            Discovery::reproducible(rules, strategy.clone(), budget, 0.1, Seed::reproducible(2)).unwrap();
+            Discovery::reproducible(rules, strategy.clone(), budget, 1e-6, Seed::reproducible(2)).unwrap();
         let mut most = 0;
         for step in 0..12 {
             // `early` stays below the threshold after its first steps, and stays shown.
             let mut event = visit("late", step);
             event.extend(visit("early", if step < 3 { 8 } else { 0 }));
             event.push(vec![Change::Insert(format!("rare {step}"))]);
-            let mut resumed = resume(rules, 0.1, &running.snapshot()).unwrap();
+            let mut resumed = resume(rules, 1e-6, &running.snapshot()).unwrap();
             running.push(&event).unwrap();
             resumed.push(&event).unwrap();
             let found = running.found().unwrap();
             assert_eq!(found, resumed.found().unwrap());
-            assert_eq!(found, resume(rules, 0.1, &running.snapshot()).unwrap().found().unwrap());
+            assert_eq!(found, resume(rules, 1e-6, &running.snapshot()).unwrap().found().unwrap());
             most = most.max(found.len());
         }
         assert_eq!(most, 2);
         let saved = running.snapshot();
         // The plan is the same; the threshold, or what may be counted, is not.
-        for (rules, delta) in [(rules, 0.2), (Rules { removals: true, ..rules }, 0.1)] {
+        for (rules, delta) in [(rules, 2e-6), (Rules { removals: true, ..rules }, 1e-6)] {
             let refused = resume(rules, delta, &saved).unwrap_err().to_string();
             assert!(refused.contains("something else"), "{refused}");
         }
         for length in 1..saved.attachment().len() {
             let cut = running.snapshot().with_attachment(saved.attachment()[..length].to_vec());
             // Cut between two keys it cannot be told from fewer keys; the seal on the file can.
-            if let Ok(mut resumed) = resume(rules, 0.1, &cut) {
+            if let Ok(mut resumed) = resume(rules, 1e-6, &cut) {
                 assert!(resumed.found().is_ok());
             }
         }

@@ -143,7 +143,7 @@ fn contribution<T>(
 fn guarantee(keys: &Discovery, threshold_delta: f64) -> String {
     match (keys.plan().budget().kind(), keys.total_delta()) {
         (Kind::Approximate { epsilon, delta }, Some(total)) => format!(
-            "all lines together are ({epsilon}, {total:e})-differentially private: δ = {delta:e} of the budget, and \
+            "all lines together are ({epsilon}, {total:.3e})-differentially private: δ = {delta:e} of the budget, and \
              {threshold_delta:e} of the threshold"
         ),
         _ => format!(
