@@ -317,7 +317,7 @@ impl Discovery {
 }
 
 /// `Φ⁻¹(1 - probability)`, rounded up: bisection of the tail itself, which has full relative accuracy.
-fn upper_quantile(probability: f64) -> f64 {
+pub(crate) fn upper_quantile(probability: f64) -> f64 {
     let tail = |x: f64| 0.5 * libm::erfc(x / std::f64::consts::SQRT_2);
     // The error function is accurate to a few ulps; the margin covers them.
     let target = probability * (1.0 - 1e-13);

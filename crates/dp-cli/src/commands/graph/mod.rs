@@ -371,14 +371,11 @@ impl Engine {
 
 fn draw(path: &Path, series: &Series) -> Result<()> {
     let colours = [plot::BLUE, plot::ORANGE, plot::DARK];
-    let curves: Vec<Curve> = series
-        .names()
-        .iter()
-        .enumerate()
-        .map(|(index, name)| {
+    let curves: Vec<Curve> = (0..series.names().len())
+        .map(|index| {
             let answers = series.answers().filter(move |(_, at, _)| *at == index);
             Curve::noisy(
-                format!("{name}, with the band that holds 95 % of the noise"),
+                "release, with the band that holds 95 % of the noise".to_owned(),
                 colours[index % colours.len()],
                 answers.map(|(step, _, answer)| (step as f64, answer.release, answer.standard_deviation)),
             )
@@ -387,13 +384,13 @@ fn draw(path: &Path, series: &Series) -> Result<()> {
     if curves.iter().all(|curve| curve.points.is_empty()) {
         bail!("nothing was released, so there is nothing to draw in `{}`", path.display());
     }
-    let panel = |curve: Curve| Panel {
-        title: String::new(),
+    let panel = |(curve, name): (Curve, &String)| Panel {
+        title: name.clone(),
         horizontal: "step".to_owned(),
         vertical: "released value".to_owned(),
         headroom: 0.15,
         curves: vec![curve],
     };
-    let panels: Vec<Panel> = curves.into_iter().map(panel).collect();
+    let panels: Vec<Panel> = curves.into_iter().zip(series.names()).map(panel).collect();
     plot::draw(path, "Private releases of a graph", &panels)
 }
