@@ -18,14 +18,7 @@ pub(crate) struct Records {
 impl Records {
     /// Opens a file, or standard input for `-`, and reads its header.
     pub(crate) fn open(input: &Path, columns: &[&str]) -> Result<Self> {
-        let is_pipe = input == Path::new("-");
-        let name = if is_pipe { "standard input".to_owned() } else { format!("`{}`", input.display()) };
-        let source: Box<dyn Read> = if is_pipe {
-            Box::new(std::io::stdin())
-        } else {
-            Box::new(File::open(input).with_context(|| format!("cannot read {name}"))?)
-        };
-        let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(source);
+        let (mut reader, name) = reader(input)?;
         let headers = reader.headers().with_context(|| format!("cannot read the header of {name}"))?;
         if headers.is_empty() || (headers.len() == 1 && headers[0].is_empty()) {
             bail!(
@@ -93,4 +86,15 @@ impl Records {
     pub(crate) fn place(&self) -> String {
         format!("{}, line {}", self.name, self.line)
     }
+}
+
+/// A reader of a CSV file with a header line, or of standard input for `-`, and what to call it in messages.
+pub(crate) fn reader(input: &Path) -> Result<(csv::Reader<Box<dyn Read>>, String)> {
+    let (source, name): (Box<dyn Read>, String) = if input == Path::new("-") {
+        (Box::new(std::io::stdin()), "standard input".to_owned())
+    } else {
+        let name = format!("`{}`", input.display());
+        (Box::new(File::open(input).with_context(|| format!("cannot read {name}"))?), name)
+    };
+    Ok((csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(source), name))
 }

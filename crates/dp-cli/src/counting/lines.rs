@@ -1,11 +1,13 @@
 //! Lines `step,item,release,standard_deviation`, any number of them per step, to a file or to standard output.
 
-use std::fs::{File, OpenOptions};
-use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
+use std::fs::File;
+use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
+
+use crate::output;
 
 /// One line of output.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -43,15 +45,8 @@ impl Sink {
         let (target, file): (Box<dyn Write>, Option<File>) = if path == Path::new("-") {
             (Box::new(std::io::stdout()), None)
         } else {
-            let mut file = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(!resumable)
-                .open(path)
-                .with_context(context)?;
-            let mut contents = String::new();
-            file.read_to_string(&mut contents).with_context(context)?;
+            let (mut file, contents) = output::open(path, resumable)?;
+            let mut standing = 0;
             if !contents.is_empty() {
                 earlier = kept(&contents, json, step, again)
                     .with_context(|| format!("`{}` does not belong to this state", path.display()))?;
@@ -61,11 +56,10 @@ impl Sink {
                 if !contents.starts_with(&missing) {
                     bail!("`{}` was edited since it was written; choose another output file", path.display());
                 }
-                // What stands before the step that is shown again is never touched.
-                file.set_len(missing.len() as u64).with_context(context)?;
-                file.seek(SeekFrom::End(0)).with_context(context)?;
-                missing.clear();
+                standing = std::mem::take(&mut missing).len();
             }
+            // What stands before the step that is shown again is never touched.
+            output::continue_after(&mut file, standing)?;
             (Box::new(file.try_clone().with_context(context)?), Some(file))
         };
         let mut sink = Self { json, writer: BufWriter::new(target), file, earlier };
@@ -106,14 +100,13 @@ fn text(line: &Line, json: bool) -> Result<String> {
 
 /// The lines of an earlier run before `step`; those of that step must be the beginning of `again`.
 fn kept(contents: &str, json: bool, step: usize, again: &[Line]) -> Result<Vec<Line>> {
-    let complete = contents.rfind('\n').map_or("", |end| &contents[..=end]);
     let mut lines: Vec<Line> = Vec::new();
     if json {
-        for line in complete.lines() {
+        for line in contents.lines() {
             lines.push(serde_json::from_str(line).context("a line is not a release")?);
         }
     } else {
-        for line in csv::Reader::from_reader(complete.as_bytes()).deserialize() {
+        for line in csv::Reader::from_reader(contents.as_bytes()).deserialize() {
             lines.push(line.context("a line is not a release")?);
         }
     }
