@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::hint::black_box;
-use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::measurement::WallTime;
@@ -12,13 +11,9 @@ use dp_apps::histogram::{Change, Histogram, Rules, Universe};
 use dp_apps::substrings::Substrings;
 use dp_apps::substrings::dictionary::Dictionary;
 use dp_apps::{Counts, Encoding};
-use dp_mechanisms::{Budget, Participation, Relation, Strategy, Workload, strategy};
+use dp_mechanisms::{Budget, Relation, Workload, planner};
 
 const STEPS: usize = 4096;
-
-fn strategy() -> Arc<dyn Strategy> {
-    strategy::build("sqrt", &Workload::count(), STEPS, Participation::Single).expect("the strategy exists")
-}
 
 fn letters() -> Vec<Option<char>> {
     let mut state = 7_u64;
@@ -38,7 +33,10 @@ fn stream<E: Encoding + Clone>(
     encoding: &E,
     events: &[&E::Event],
 ) {
-    let strategy = strategy();
+    let footprint = encoding.footprint().expect("the encoding has a footprint");
+    // What the command line chooses as well.
+    let strategy = planner::for_footprint(&Workload::count(), STEPS, &footprint, encoding.dimension())
+        .expect("some strategy applies");
     let budget = Budget::approximate(1.0, 1e-6).expect("the budget is valid");
     group.throughput(Throughput::Elements(events.len() as u64));
     group.bench_function(format!("{name}, not private"), |bencher| {

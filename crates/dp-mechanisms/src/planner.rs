@@ -236,6 +236,9 @@ fn evaluate_one(name: &'static str, request: &Request) -> Result<(Evaluation, Ar
 /// Up to this many values, [`for_footprint`] lets a strategy keep one for every step and coordinate.
 pub const COMFORTABLE_MEMORY: u64 = 1 << 20;
 
+/// Beyond this many steps [`for_footprint`] computes no Gram matrix of C.
+const GRAM_COMFORT: usize = 512;
+
 /// [`for_footprint`] is content with a mean squared error this far above what nothing can beat, as a fraction.
 const CONTENT: f64 = 0.005;
 
@@ -244,8 +247,10 @@ const CONTENT: f64 = 0.005;
 ///
 /// Strategies are fitted to the [`main_participation`] and judged by their sensitivity under the whole footprint; those
 /// that the proof behind the footprint does not cover are left out. Where steps times coordinates exceed
-/// [`COMFORTABLE_MEMORY`], so are those whose filter remembers every step. They are tried in the order of what they cost to
-/// build, until one is within half a percent of the lower bound.
+/// [`COMFORTABLE_MEMORY`], so are those whose filter remembers every step. Where somebody takes part repeatedly in more than
+/// 512 steps, only Toeplitz strategies remain: they are the ones that can be fitted to it, and any other needs the Gram
+/// matrix of C for its sensitivity. Strategies are tried in the order of what they cost to build, until one is within half
+/// a percent of the lower bound.
 ///
 /// The choice depends on nothing but the arguments: a release that is continued on a slower machine has it again.
 ///
@@ -262,8 +267,12 @@ pub fn for_footprint(
 ) -> Result<Arc<dyn Strategy>> {
     check_count("steps", steps)?;
     let comfortable = dimension.saturating_mul(steps as u64) <= COMFORTABLE_MEMORY;
+    let quick = steps <= GRAM_COMFORT
+        || footprint.terms().iter().all(|term| term.participation.times_within(steps) == 1);
     let names = strategy::NAMES.iter().filter(|name| {
-        steps <= strategy::practical_limit(name) && (comfortable || !strategy::remembers_every_step(name))
+        steps <= strategy::practical_limit(name)
+            && (comfortable || !strategy::remembers_every_step(name))
+            && (quick || strategy::is_toeplitz(name))
     });
     let participation = main_participation(footprint);
     let evaluate = |name: &str| -> Result<(f64, Arc<dyn Strategy>)> {
@@ -350,6 +359,7 @@ mod tests {
     use super::*;
     use crate::budget::Budget;
     use crate::sensitivity::{Relation, Term};
+    use crate::strategy::Measurement;
 
     #[test]
     fn the_best_is_picked_and_certified() {
@@ -408,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_known_who_remembers_every_step() {
+    fn it_is_known_who_remembers_every_step_and_who_is_toeplitz() {
         let steps = 64;
         for text in ["count", "window:3"] {
             let workload = text.parse().unwrap();
@@ -416,6 +426,8 @@ mod tests {
                 let Ok(strategy) = strategy::build(name, &workload, steps, Participation::Single) else {
                     continue;
                 };
+                let toeplitz = matches!(strategy.measurement(), Ok(Measurement::Toeplitz(_)));
+                assert!(toeplitz || !strategy::is_toeplitz(name), "{name} {text}");
                 let per_coordinate = strategy.memory(2) - strategy.memory(1);
                 let known = strategy::remembers_every_step(name);
                 assert_eq!(per_coordinate >= steps, known, "{name} {text}: {per_coordinate}");

@@ -17,8 +17,6 @@ use crate::counting::CountingArguments;
 /// printed is chosen by --show or by released values, never by true counts.
 #[derive(Args)]
 pub(crate) struct Episodes {
-    #[command(flatten)]
-    counting: CountingArguments,
     /// All letters there can be
     #[arg(long, requires = "length", required_unless_present = "list")]
     alphabet: Option<String>,
@@ -28,6 +26,9 @@ pub(crate) struct Episodes {
     /// The episodes to count, one per line, in place of all
     #[arg(long, value_name = "FILE", conflicts_with = "alphabet")]
     list: Option<PathBuf>,
+    // Last, because it ends with a heading of its own.
+    #[command(flatten)]
+    counting: CountingArguments,
 }
 
 impl Episodes {

@@ -23,8 +23,6 @@ use crate::counting::{Beginning, Counter, CountingArguments};
 /// person appears with probability --threshold-delta at most, which is added to the δ of the budget.
 #[derive(Args)]
 pub(crate) struct Histogram {
-    #[command(flatten)]
-    counting: CountingArguments,
     /// All items there can be: a file with one per line
     #[arg(long, value_name = "FILE", required_unless_present_any = ["integers", "discover"])]
     universe: Option<PathBuf>,
@@ -52,6 +50,9 @@ pub(crate) struct Histogram {
     /// In how many rows one person may appear: single, or K:B for at most K rows, any two at least B apart
     #[arg(long, value_name = "K:B", default_value = "single")]
     participation: Participation,
+    // Last, because it ends with a heading of its own.
+    #[command(flatten)]
+    counting: CountingArguments,
 }
 
 impl Histogram {

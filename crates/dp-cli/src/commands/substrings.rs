@@ -17,8 +17,6 @@ use crate::counting::CountingArguments;
 /// of a public dictionary, and writes `step,item,release,standard_deviation`.
 #[derive(Args)]
 pub(crate) struct Substrings {
-    #[command(flatten)]
-    counting: CountingArguments,
     /// All letters there can be, such as ACGT
     #[arg(long, requires = "length", required_unless_present = "dictionary")]
     alphabet: Option<String>,
@@ -28,6 +26,9 @@ pub(crate) struct Substrings {
     /// The words to count, one per line, in place of all strings
     #[arg(long, value_name = "FILE", conflicts_with = "alphabet")]
     dictionary: Option<PathBuf>,
+    // Last, because it ends with a heading of its own.
+    #[command(flatten)]
+    counting: CountingArguments,
 }
 
 impl Substrings {

@@ -338,3 +338,8 @@ pub fn remembers_every_step(name: &str) -> bool {
             | "honaker-full"
     )
 }
+
+/// Whether C is a Toeplitz matrix, whose sensitivity to repeated participation is read off its coefficients.
+pub fn is_toeplitz(name: &str) -> bool {
+    matches!(name, "sqrt" | "blt" | "banded" | "banded-inverse" | "optimal-toeplitz" | "identity")
+}
