@@ -68,7 +68,7 @@ pub mod workload;
 pub use budget::Budget;
 pub use durable::{DurableMechanism, Resumable, StateFile};
 pub use error::{Error, Result};
-pub use horizon::DoublingMechanism;
+pub use horizon::{DoublingMechanism, DoublingPlan};
 pub use mechanism::{Mechanism, Release};
 pub use noise::{CorrelatedNoise, GaussianSource, Seed, Side};
 pub use plan::Plan;
