@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     fn growth(power: f64) -> Growth {
-        let sizes: Vec<usize> = (10..16).map(|exponent| 1 << exponent).collect();
+        let sizes: Vec<usize> = (10..17).map(|exponent| 1 << exponent).collect();
         let costs = sizes
             .iter()
             .map(|size| Cost {
@@ -248,7 +248,7 @@ mod tests {
             let found = growth(power).time_exponent.unwrap();
             assert!((found - power).abs() < 1e-9, "{found} for {power}");
         }
-        // Memory below 4 MiB does not count: only four sizes are left here.
+        // Memory below 4 MiB does not count: four of the seven sizes are left here.
         assert!((growth(1.0).memory_exponent.unwrap() - 1.0).abs() < 1e-3);
         assert_eq!(slope(&[(1.0, 1.0), (2.0, 2.0), (4.0, 4.0)]), None);
     }
