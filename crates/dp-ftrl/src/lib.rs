@@ -10,13 +10,17 @@
 //! | [`batches`] | who takes part when, over several epochs |
 //! | [`gradients`], [`durable`] | the live object: gradients in, noisy sums out; continued later, and through crashes |
 //! | [`optimizer`] | follow the regularized leader, gradient descent with momentum |
+//! | [`iterates`] | the noise in an optimizer's iterates, for any strategy |
+//! | [`regret`] | what a run lost, measured and bounded |
 
 pub mod batches;
 pub mod clip;
 pub mod durable;
 mod error;
 pub mod gradients;
+pub mod iterates;
 pub mod optimizer;
+pub mod regret;
 
 pub use batches::CyclicBatches;
 pub use clip::{ClippedSum, Clipping};
@@ -24,3 +28,4 @@ pub use durable::DurableGradients;
 pub use error::{Error, Result};
 pub use gradients::{PrivateGradients, Step};
 pub use optimizer::{Domain, Ftrl, Rates, Sgd};
+pub use regret::{Regret, RegretBound};
