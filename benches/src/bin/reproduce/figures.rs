@@ -1,6 +1,6 @@
 //! The figures of the papers, computed again and drawn as SVG.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use dp_linalg::norms;
@@ -43,8 +43,9 @@ struct Panel {
 
 /// Draws every figure and returns the folder.
 pub(crate) fn draw(lab: &Lab, full: bool) -> Result<PathBuf> {
-    let target = std::env::var_os("CARGO_MANIFEST_DIR")
-        .map_or_else(|| PathBuf::from("target"), |package| PathBuf::from(package).join("../target"));
+    // cargo names the package to the programs that it runs; the workspace is its parent.
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let target = package.as_deref().and_then(Path::parent).unwrap_or(Path::new("")).join("target");
     let folder = target.join("reproduce");
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make `{}`", folder.display()))?;
     let figures: [(&str, Vec<Panel>); 6] = [

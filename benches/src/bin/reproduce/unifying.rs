@@ -190,7 +190,7 @@ fn block_counters(width: usize, steps: usize) -> Result<f64> {
 
 fn windows() -> Vec<Row> {
     let mut rows = Vec::new();
-    for (width, truth) in [(16, None), (64, Some("2.39263")), (1024, Some("3.27255"))] {
+    for (width, truth) in [(16, None), (64, Some("2.38885")), (1024, Some("3.27255"))] {
         let row = Row::new(
             "Theorem 7",
             format!("squared norm of the root of a block of w = {width}"),
@@ -236,7 +236,10 @@ fn windows() -> Vec<Row> {
             at_most_formula(2.0 * printed_window(32.0).powi(2)),
             |_| block_counters(32, 512),
         )
-        .corrected(rounds_to("9.54"), "the norm is above its bound, and three rows of B enter, not two"),
+        .corrected(
+            rounds_to("9.54"),
+            "the norm is above its bound, and the missing total brings noise of its own",
+        ),
         Row::new(
             "Theorem 7",
             "E2 of the root of the window itself over block counters, w = 32, n = 512",
