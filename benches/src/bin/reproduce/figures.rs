@@ -140,14 +140,12 @@ fn max_error_gaps() -> Result<Vec<Panel>> {
     let upper = |n: usize| bounds::mathias_count_upper(n).sqrt();
     let lower = |n: usize| bounds::mathias_count(n).sqrt();
     let printed = |n: usize| constant_later::printed_count(n as f64);
-    let average = |name: &'static str| -> Result<Curve> {
-        let horizons = [2, 4, 8, 16, 32, 64, 128, 256];
-        let points: Result<Vec<(f64, f64)>> = horizons
-            .into_iter()
-            .map(|n| Ok(((n as f64).log2(), max_error(name, "average", n)?.sqrt())))
-            .collect();
-        Ok(curve(name, points?))
+    let average = |label: &str, of: &dyn Fn(usize) -> Result<f64>| -> Result<Curve> {
+        let points: Result<Vec<(f64, f64)>> =
+            (1..=8).map(|log| Ok((f64::from(log), of(1 << log)?))).collect();
+        Ok(curve(label, points?))
     };
+    let largest_error = |name: &str, n: usize| max_error(name, "average", n).map(f64::sqrt);
     let printed_average = |log: u32| (f64::from(log), constant_later::printed_average(f64::from(1 << log)));
     Ok(vec![
         Panel {
@@ -169,8 +167,9 @@ fn max_error_gaps() -> Result<Vec<Panel>> {
             logarithmic: false,
             curves: vec![
                 curve("published bound", (1..=8).map(printed_average)),
-                average("sqrt")?,
-                average("identity")?,
+                average("root of the average matrix", &constant_later::average_root_norm)?,
+                average("root of the count, divided by t", &|n| largest_error("sqrt", n))?,
+                average("noise on each input", &|n| largest_error("identity", n))?,
             ],
         },
     ])
@@ -219,13 +218,13 @@ fn loss_against_time(n: usize) -> Result<Vec<Panel>> {
         [("fixed point", Method::FixedPoint, 15), ("Newton's method", Method::Newton, 15)]
     {
         let options = Options { method, eigendecompositions, ..Options::default() };
-        curves.push(curve(label, operators::loss_against_time(n, options)?));
+        curves.push(curve(label, operators::gap_against_time(n, options)?));
     }
     Ok(vec![Panel {
-        title: format!("Optimal factorization of {n} prefix sums, from equal weights"),
+        title: format!("Optimal factorization of {n} prefix sums, from equal weights: what is left to gain"),
         horizontal: "seconds",
-        vertical: "√L",
-        logarithmic: false,
+        vertical: "log10 of the relative duality gap",
+        logarithmic: true,
         curves,
     }])
 }
@@ -257,7 +256,7 @@ fn draw_panel(
         .x_label_area_size(44)
         .y_label_area_size(70)
         // Room above the curves for the legend.
-        .build_cartesian_2d(left..right, (low - air)..(high + (high - low) * 0.35))?;
+        .build_cartesian_2d(left..right, (low - air)..(high + (high - low) * 0.45))?;
     chart
         .configure_mesh()
         .x_desc(panel.horizontal)
