@@ -30,6 +30,10 @@ pub trait Encoding {
     /// An event outside the public rules of the encoding.
     fn encode(&mut self, event: &Self::Event, changes: &mut Vec<(u64, f64)>) -> Result<()>;
 
+    /// A line that two encodings share only if every event and every coordinate means the same to both. A state that one
+    /// has saved is refused by the other: its counts would appear under other names.
+    fn identity(&self) -> String;
+
     /// The name of a coordinate, if there is such a coordinate.
     fn label(&self, coordinate: u64) -> Option<String>;
 
@@ -110,8 +114,9 @@ impl<E: Encoding> Counts<E> {
         Ok(Self { encoding, mechanism, changes: Vec::new() })
     }
 
-    /// Continues where a snapshot was taken. An encoding that remembers events (the last letters of a string) must
-    /// have encoded the events before the snapshot again; see [`SparseMechanism::resume`] for what must never be done.
+    /// Continues where a snapshot was taken. An encoding that remembers events (the last letters of a string) must be
+    /// shown the events before the snapshot again: encode them before, or [`Self::replay`] them now. See
+    /// [`SparseMechanism::resume`] for what must never be done.
     ///
     /// # Errors
     /// A snapshot of another plan or encoding.
@@ -123,7 +128,17 @@ impl<E: Encoding> Counts<E> {
     ) -> Result<Self> {
         let plan = Plan::new(strategy, encoding.footprint()?, budget)?;
         let mechanism = SparseMechanism::resume(plan, encoding.dimension(), snapshot)?;
+        check_owner(snapshot, &encoding.identity())?;
         Ok(Self { encoding, mechanism, changes: Vec::new() })
+    }
+
+    /// Shows the encoding an event that was counted before the snapshot; nothing is counted again.
+    ///
+    /// # Errors
+    /// An event outside the rules.
+    pub fn replay(&mut self, event: &E::Event) -> Result<()> {
+        self.changes.clear();
+        self.encoding.encode(event, &mut self.changes)
     }
 
     /// Takes the event of the next step.
@@ -241,8 +256,44 @@ impl<E: Encoding> Counts<E> {
 
     /// Everything but the encoding, to continue later: a secret.
     pub fn snapshot(&self) -> Snapshot {
-        self.mechanism.snapshot()
+        self.mechanism.snapshot().with_attachment(owner(&self.encoding.identity(), 0))
     }
+}
+
+/// The attachment of a snapshot begins with the identity of what made it, on a line of its own; `more` bytes follow.
+pub(crate) fn owner(identity: &str, more: usize) -> Vec<u8> {
+    // The exact capacity: a vector that grows would leave copies of secrets behind.
+    let mut attachment = Vec::with_capacity(identity.len() + 1 + more);
+    attachment.extend_from_slice(identity.as_bytes());
+    attachment.push(b'\n');
+    attachment
+}
+
+/// Refuses a snapshot that something else has made; returns what follows the identity.
+pub(crate) fn check_owner<'a>(snapshot: &'a Snapshot, identity: &str) -> Result<&'a [u8]> {
+    let mut parts = snapshot.attachment().splitn(2, |byte| *byte == b'\n');
+    let (saved, rest) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    if saved == identity.as_bytes() {
+        return Ok(rest);
+    }
+    let reason = format!(
+        "it counts something else; saved: {}; requested: {identity}; resume with the same items in the same order, or \
+         start a new state elsewhere",
+        String::from_utf8_lossy(saved)
+    );
+    Err(dp_mechanisms::Error::State { reason }.into())
+}
+
+/// A short line for a list of names in their order: its length and the FNV-1a hash of its bytes. It guards against
+/// mistakes, not against attacks; the names are public.
+pub(crate) fn digest<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
+    let count = names.len();
+    // A byte that no text contains ends each name.
+    let bytes = names.flat_map(|name| name.bytes().chain([0xff]));
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{count} names {hash:016x}")
 }
 
 /// Parts of a footprint over coordinates that are counted: `number` coordinates with the same participation. Counts

@@ -32,7 +32,7 @@ use std::collections::HashMap;
 
 use dp_mechanisms::{Footprint, Participation, Relation};
 
-use crate::counts::{Encoding, unit_terms};
+use crate::counts::{Encoding, digest, unit_terms};
 use crate::error::{Error, Result};
 use crate::substrings::Alphabet;
 
@@ -336,6 +336,14 @@ impl Encoding for Episodes {
             }
         }
         Ok(())
+    }
+
+    fn identity(&self) -> String {
+        let family = match &self.family {
+            Family::All { .. } => "all",
+            Family::Listed => "listed",
+        };
+        format!("{family} episodes, {}", digest(self.labels.iter().map(String::as_str)))
     }
 
     fn label(&self, coordinate: u64) -> Option<String> {

@@ -1,7 +1,7 @@
 //! Arguments that several commands share, and how they become values of the library.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use dp_mechanisms::exact::ExactBudget;
 use dp_mechanisms::planner::{self, Report, Request};
-use dp_mechanisms::{Budget, Participation, Strategy, Workload, strategy};
+use dp_mechanisms::{Budget, Participation, StateFile, Strategy, Workload, strategy};
 
 /// A request that makes no sense, as opposed to one that failed.
 #[derive(Debug)]
@@ -75,6 +75,59 @@ impl BudgetArguments {
             _ => self.required()?.try_into(),
         }
         .map_err(Usage::error)
+    }
+}
+
+/// How much noise, and whose.
+#[derive(Args)]
+pub(crate) struct NoiseArguments {
+    /// NOT PRIVATE: noise that everybody can repeat and subtract, for tests and demonstrations
+    #[arg(long, value_name = "NUMBER")]
+    reproducible_seed: Option<u64>,
+    #[command(flatten)]
+    pub(crate) budget: BudgetArguments,
+}
+
+impl NoiseArguments {
+    /// The number behind repeatable noise, with a warning, if the noise is to be repeatable.
+    pub(crate) fn reproducible_seed(&self) -> Option<u64> {
+        if self.reproducible_seed.is_some() {
+            eprintln!("warning: --reproducible-seed makes releases that are NOT PRIVATE");
+        }
+        self.reproducible_seed
+    }
+}
+
+/// Where releases go, and how a run is continued.
+#[derive(Args)]
+pub(crate) struct OutputArguments {
+    /// Keep the state here, sealed, so that the run can be continued
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
+    /// The key of the state [default: the state's name with .key appended; made if there is none]
+    #[arg(long, value_name = "FILE", requires = "state")]
+    state_key: Option<PathBuf>,
+    /// Where releases go, or - for standard output
+    #[arg(long, value_name = "FILE|-", default_value = "-")]
+    pub(crate) output: PathBuf,
+    /// Draw the releases with their 95 % bands
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) plot: Option<PathBuf>,
+    /// Write one JSON object per line instead of CSV
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl OutputArguments {
+    /// Whether the run can be continued.
+    pub(crate) fn is_resumable(&self) -> bool {
+        self.state.is_some()
+    }
+
+    /// The state, locked, if the run can be continued.
+    pub(crate) fn open_state(&self) -> Result<Option<StateFile>> {
+        let open = |path: &PathBuf| StateFile::open(path, self.state_key.as_deref());
+        Ok(self.state.as_ref().map(open).transpose()?)
     }
 }
 

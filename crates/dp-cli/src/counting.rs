@@ -1,24 +1,28 @@
 //! What the commands that count share: rows of a CSV file in, lines `step,item,release,standard_deviation` out.
 
-use std::fs::{File, OpenOptions};
-use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+mod lines;
 
-use anyhow::{Context, Result, anyhow, bail};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use dp_apps::{Counts, Encoding};
-use dp_mechanisms::{Participation, Relation, Seed, Snapshot, StateFile};
-use serde::{Deserialize, Serialize};
+use dp_mechanisms::{Budget, Footprint, Relation, Seed, Snapshot, StateFile, Strategy, planner, strategy};
 
-use crate::arguments::{self, BudgetArguments, Usage};
+use self::lines::{Line, Sink};
+use crate::arguments::{self, NoiseArguments, OutputArguments, Usage};
+use crate::output;
 use crate::plot::{self, Curve, Panel};
+use crate::records::Records;
 
 /// Where rows come from, what is printed of the counts, and how the run is continued.
 #[derive(Args)]
 pub(crate) struct CountingArguments {
-    /// The CSV file with a header line and one row per step, or - for standard input
+    /// The CSV file with a header line and one row per step, or - for standard input; a run that is continued with
+    /// --state needs the same file again, longer by new rows
     #[arg(long, value_name = "FILE|-")]
-    pub(crate) input: PathBuf,
+    input: PathBuf,
     /// The column to read
     #[arg(long, value_name = "NAME")]
     pub(crate) column: String,
@@ -28,8 +32,10 @@ pub(crate) struct CountingArguments {
     /// The number of rows that the guarantee is planned for
     #[arg(long, value_parser = arguments::steps)]
     steps: usize,
-    /// A name that `dp plan` lists
-    #[arg(long, default_value = "sqrt")]
+    /// A name that `dp plan` lists, or auto for one within half a percent of the smallest error there can be, or else the
+    /// best that the encoding's proof covers; where steps times items exceed a million (always, with --discover), among
+    /// those with a short memory for each item
+    #[arg(long, default_value = "auto")]
     strategy: String,
     /// The statistic of each item: count, window:W, exp:A or average
     #[arg(long, default_value = "count")]
@@ -37,151 +43,182 @@ pub(crate) struct CountingArguments {
     /// Items to print, chosen without looking at the data
     #[arg(long, value_name = "ITEM,…", value_delimiter = ',', conflicts_with = "top")]
     show: Vec<String>,
-    /// Print the items with the largest released values, this many [default: 10]
+    /// Print the items with the largest released values, this many [default: 10; all that stand out, with --discover]
     #[arg(long, value_name = "NUMBER")]
     top: Option<usize>,
     /// Print after every so many rows, and after the last one
     #[arg(long, value_name = "ROWS", default_value = "1", value_parser = arguments::steps)]
     every: usize,
-    /// Keep the state here, sealed, so that the run can be continued with the same file, longer by new rows
-    #[arg(long, value_name = "FILE")]
-    state: Option<PathBuf>,
-    /// The key of the state [default: the state's name with .key appended; made if there is none]
-    #[arg(long, value_name = "FILE", requires = "state")]
-    state_key: Option<PathBuf>,
-    /// Where lines go, or - for standard output
-    #[arg(long, value_name = "FILE|-", default_value = "-")]
-    output: PathBuf,
-    /// Draw the printed items with their 95 % bands
-    #[arg(long, value_name = "FILE.svg")]
-    plot: Option<PathBuf>,
-    /// Write one JSON object per line instead of CSV
-    #[arg(long)]
-    json: bool,
-    /// NOT PRIVATE: noise that everybody can repeat and subtract, for tests and demonstrations
-    #[arg(long, value_name = "NUMBER")]
-    reproducible_seed: Option<u64>,
     #[command(flatten)]
-    budget: BudgetArguments,
+    output: OutputArguments,
+    #[command(flatten)]
+    noise: NoiseArguments,
 }
 
-/// One line of output.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Line {
-    step: usize,
-    item: String,
-    release: f64,
-    standard_deviation: f64,
+/// Private counts at work, as the loop over the rows sees them.
+pub(crate) trait Counter {
+    /// The number of rows counted.
+    fn step(&self) -> usize;
+
+    /// The standard deviation of every release after the current step.
+    fn standard_deviation(&self) -> f64;
+
+    /// Takes the row of the next step, by its fields.
+    fn push(&mut self, fields: &[&str]) -> Result<()>;
+
+    /// Shows a row that an earlier run has counted to whatever remembers rows.
+    fn replay(&mut self, fields: &[&str]) -> Result<()>;
+
+    /// The release of an item.
+    fn count(&mut self, item: &str) -> dp_apps::Result<f64>;
+
+    /// The items with the largest releases, largest first.
+    fn largest(&mut self, most: Option<usize>) -> Result<Vec<(String, f64)>>;
+
+    /// Everything needed to continue later.
+    fn snapshot(&self) -> Snapshot;
+
+    /// How good the answers of the current step are, in a sentence.
+    fn accuracy(&self) -> Result<String>;
 }
 
-const HEADER: &str = "step,item,release,standard_deviation\n";
+/// How counting begins.
+pub(crate) enum Beginning<'a> {
+    /// With secret noise.
+    Secret,
+    /// With noise that anybody can repeat.
+    Reproducible(Seed),
+    /// Where an earlier run stopped.
+    Saved(&'a Snapshot),
+}
 
 impl CountingArguments {
-    /// Counts every row. `event` turns a row, by the values of the named columns, into the encoding's event and hands it
-    /// to whoever takes it.
-    pub(crate) fn run<E: Encoding>(
+    /// The budget, which must have been given.
+    pub(crate) fn budget(&self) -> Result<Budget> {
+        self.noise.budget.required()
+    }
+
+    /// The strategy by name, or the best for what one person can change.
+    pub(crate) fn strategy(&self, footprint: &Footprint, dimension: u64) -> Result<Arc<dyn Strategy>> {
+        let workload = arguments::workload(&self.workload)?;
+        let found = if self.strategy == "auto" {
+            planner::for_footprint(&workload, self.steps, footprint, dimension)
+        } else {
+            let participation = planner::main_participation(footprint);
+            strategy::build(&self.strategy, &workload, self.steps, participation)
+        };
+        found.map_err(Usage::error)
+    }
+
+    /// Counts every row. `event` turns a row, by the values of the named columns, into the encoding's event.
+    pub(crate) fn count<E: Encoding>(
         &self,
-        mut encoding: E,
+        encoding: E,
         columns: &[&str],
         event: impl Fn(&E, &[&str]) -> Result<Box<E::Event>>,
     ) -> Result<()> {
-        if self.reproducible_seed.is_some() {
-            eprintln!("warning: --reproducible-seed makes releases that are NOT PRIVATE");
-        }
-        if self.state.is_some() && self.input == Path::new("-") {
+        let budget = self.budget()?;
+        let footprint = encoding.footprint().map_err(Usage::error)?;
+        let strategy = self.strategy(&footprint, encoding.dimension())?;
+        self.run(columns, |beginning| {
+            let counts = match beginning {
+                Beginning::Secret => Counts::new(encoding, strategy, budget),
+                Beginning::Reproducible(seed) => Counts::reproducible(encoding, strategy, budget, seed),
+                Beginning::Saved(snapshot) => Counts::resume(encoding, strategy, budget, snapshot),
+            };
+            Ok(Known { counts: counts?, event })
+        })
+    }
+
+    /// Counts every row with what `begin` makes.
+    pub(crate) fn run<C: Counter>(
+        &self,
+        columns: &[&str],
+        begin: impl FnOnce(Beginning) -> Result<C>,
+    ) -> Result<()> {
+        let OutputArguments { output, plot, json, .. } = &self.output;
+        let resumable = self.output.is_resumable();
+        if resumable && self.input == Path::new("-") {
             return Err(Usage::error(
                 "--state needs a file as --input: a continued run reads its rows again",
             ));
         }
-        let budget = self.budget.required()?;
-        let workload = arguments::workload(&self.workload)?;
-        let strategy = arguments::strategy(&self.strategy, &workload, self.steps, Participation::Single)?;
-        let file = match &self.state {
-            Some(path) => Some(StateFile::open(path, self.state_key.as_deref())?),
-            None => None,
-        };
+        let seed = self.noise.reproducible_seed();
+        let file = self.output.open_state()?;
         let saved = file.as_ref().map(StateFile::read).transpose()?.flatten();
-        let mut rows = Rows::open(&self.input, columns)?;
-        let done = saved.as_ref().map_or(0, Snapshot::step);
-        let mut ignored = Vec::new();
+        let mut records = Records::open(&self.input, columns)?;
+        let mut counter = begin(match (&saved, seed) {
+            (Some(snapshot), _) => Beginning::Saved(snapshot),
+            (None, Some(seed)) => Beginning::Reproducible(Seed::reproducible(seed)),
+            (None, None) => Beginning::Secret,
+        })?;
+        let done = counter.step();
         for step in 0..done {
-            let Some(row) = rows.next()? else {
+            if !records.advance()? {
                 bail!(
                     "the input has {step} rows, but the state has used {done} already; continue with the same file"
                 );
-            };
-            let event = event(&encoding, &row.fields()).with_context(|| row.place())?;
-            encoding.encode(&event, &mut ignored).with_context(|| row.place())?;
-            ignored.clear();
+            }
+            counter.replay(&records.fields()).with_context(|| records.place())?;
         }
-        let mut counts = match (&saved, self.reproducible_seed) {
-            (Some(snapshot), _) => Counts::resume(encoding, strategy, budget, snapshot)?,
-            (None, Some(seed)) => Counts::reproducible(encoding, strategy, budget, Seed::reproducible(seed))?,
-            (None, None) => Counts::new(encoding, strategy, budget)?,
-        };
-        let again = if done > 0 { self.lines(&mut counts)? } else { Vec::new() };
-        let mut sink = Sink::open(&self.output, self.json, self.state.is_some(), &again)?;
+        let again = if done > 0 { self.lines(&mut counter)? } else { Vec::new() };
+        let mut sink = Sink::open(output, *json, resumable, done, &again)?;
         let mut drawn = sink.earlier.clone();
         drawn.extend(again);
+        let progress = output::progress(&self.input, self.steps, done);
         let mut shown = done;
-        let mut result = Ok(());
-        loop {
-            let row = match rows.next() {
-                Ok(Some(row)) => row,
-                Ok(None) => break,
-                Err(error) => {
-                    result = Err(error);
-                    break;
-                }
-            };
-            let pushed = event(counts.encoding(), &row.fields())
-                .and_then(|event| Ok(counts.push(&event)?))
-                .with_context(|| row.place());
-            if let Err(error) = pushed {
-                // Whatever was counted before stays valid, and is shown.
-                result = Err(error);
-                break;
+        let result = loop {
+            match records.advance() {
+                Ok(true) => {}
+                Ok(false) => break Ok(()),
+                Err(error) => break Err(error),
             }
-            if counts.step().is_multiple_of(self.every) {
-                self.show(&mut counts, file.as_ref(), &mut sink, &mut drawn)?;
-                shown = counts.step();
+            // Whatever was counted before a bad row stays valid, and is shown.
+            if let Err(error) = counter.push(&records.fields()).with_context(|| records.place()) {
+                break Err(error);
             }
+            progress.inc(1);
+            if counter.step().is_multiple_of(self.every) {
+                self.show(&mut counter, file.as_ref(), &mut sink, &mut drawn)?;
+                shown = counter.step();
+            }
+        };
+        if counter.step() > shown {
+            self.show(&mut counter, file.as_ref(), &mut sink, &mut drawn)?;
         }
-        if counts.step() > shown {
-            self.show(&mut counts, file.as_ref(), &mut sink, &mut drawn)?;
-        }
+        progress.finish_and_clear();
         result?;
-        if counts.step() > 0 {
-            eprintln!(
-                "after step {}, all {} counts are within {:.2} of the truth with probability 95 %",
-                counts.step(),
-                counts.encoding().dimension(),
-                counts.band(0.05)?
-            );
+        if counter.step() > 0 {
+            eprintln!("after step {}, {}", counter.step(), counter.accuracy()?);
         }
-        match &self.plot {
+        match plot {
+            // That nothing stands out is an answer, not a failure.
+            Some(path) if drawn.is_empty() && counter.step() > 0 => {
+                eprintln!("there is no item to draw, so `{}` is not drawn", path.display());
+                Ok(())
+            }
             Some(path) => self.draw(path, &drawn),
             None => Ok(()),
         }
     }
 
     /// Saves the state, and only then shows what it releases.
-    fn show<E: Encoding>(
+    fn show(
         &self,
-        counts: &mut Counts<E>,
+        counter: &mut impl Counter,
         file: Option<&StateFile>,
         sink: &mut Sink,
         drawn: &mut Vec<Line>,
     ) -> Result<()> {
-        let lines = self.lines(counts)?;
+        let lines = self.lines(counter)?;
         if let Some(file) = file {
             // The state forgets the step shown before: by now it must be safe in the output.
             sink.make_durable()?;
-            file.write(&counts.snapshot())?;
+            file.write(&counter.snapshot())?;
         }
         for line in lines {
             sink.write(&line)?;
-            if self.plot.is_some() {
+            if self.output.plot.is_some() {
                 drawn.push(line);
             }
         }
@@ -189,19 +226,16 @@ impl CountingArguments {
     }
 
     /// The lines of the current step: a function of releases and public choices alone.
-    fn lines<E: Encoding>(&self, counts: &mut Counts<E>) -> Result<Vec<Line>> {
-        let (step, standard_deviation) = (counts.step(), counts.standard_deviation());
-        let line = |item: String, release| Line { step, item, release, standard_deviation };
-        if !self.show.is_empty() {
-            return self
-                .show
-                .iter()
-                .map(|item| Ok(line(item.clone(), counts.count(item).map_err(Usage::error)?.value)))
-                .collect();
-        }
-        let top = counts.top(self.top.unwrap_or(10), 0.05)?;
-        let label = |coordinate| counts.encoding().label(coordinate).unwrap_or_default();
-        Ok(top.entries.iter().map(|(coordinate, value)| line(label(*coordinate), *value)).collect())
+    fn lines(&self, counter: &mut impl Counter) -> Result<Vec<Line>> {
+        let releases = if self.show.is_empty() {
+            counter.largest(self.top)?
+        } else {
+            let named = |item: &String| Ok((item.clone(), counter.count(item).map_err(Usage::error)?));
+            self.show.iter().map(named).collect::<Result<_>>()?
+        };
+        let (step, standard_deviation) = (counter.step(), counter.standard_deviation());
+        let line = |(item, release)| Line { step, item, release, standard_deviation };
+        Ok(releases.into_iter().map(line).collect())
     }
 
     fn draw(&self, path: &Path, lines: &[Line]) -> Result<()> {
@@ -213,17 +247,9 @@ impl CountingArguments {
         let curves = items
             .zip(COLOURS)
             .map(|(item, colour)| {
-                let own: Vec<&Line> = lines.iter().filter(|line| line.item == item.item).collect();
-                let half = |line: &Line| 1.96 * line.standard_deviation;
-                Curve {
-                    label: item.item.clone(),
-                    colour,
-                    points: own.iter().map(|line| (line.step as f64, line.release)).collect(),
-                    band: own
-                        .iter()
-                        .map(|line| (line.release - half(line), line.release + half(line)))
-                        .collect(),
-                }
+                let own = lines.iter().filter(|line| line.item == item.item);
+                let values = own.map(|line| (line.step as f64, line.release, line.standard_deviation));
+                Curve::noisy(item.item.clone(), colour, values)
             })
             .collect();
         let panel = Panel {
@@ -245,161 +271,51 @@ const COLOURS: [plotters::style::RGBColor; 5] = [
     plotters::style::RGBColor(150, 60, 160),
 ];
 
-/// Rows of text.
-struct Rows {
-    reader: csv::Reader<Box<dyn Read>>,
-    indices: Vec<usize>,
-    name: String,
+/// Counts over coordinates that are known beforehand, and how a row becomes an event.
+struct Known<E, F> {
+    counts: Counts<E>,
+    event: F,
 }
 
-struct Row {
-    record: csv::StringRecord,
-    indices: Vec<usize>,
-    name: String,
-}
-
-impl Row {
-    fn fields(&self) -> Vec<&str> {
-        self.indices.iter().map(|index| self.record.get(*index).unwrap_or("")).collect()
+impl<E: Encoding, F: Fn(&E, &[&str]) -> Result<Box<E::Event>>> Counter for Known<E, F> {
+    fn step(&self) -> usize {
+        self.counts.step()
     }
 
-    fn place(&self) -> String {
-        format!("{}, line {}", self.name, self.record.position().map_or(0, csv::Position::line))
-    }
-}
-
-impl Rows {
-    fn open(input: &Path, columns: &[&str]) -> Result<Self> {
-        let (source, name): (Box<dyn Read>, String) = if input == Path::new("-") {
-            (Box::new(std::io::stdin()), "standard input".to_owned())
-        } else {
-            let name = format!("`{}`", input.display());
-            (Box::new(File::open(input).with_context(|| format!("cannot read {name}"))?), name)
-        };
-        let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(source);
-        let headers = reader.headers().with_context(|| format!("cannot read the header of {name}"))?;
-        let find = |column: &&str| {
-            headers.iter().position(|header| header == *column).ok_or_else(|| {
-                let known: Vec<&str> = headers.iter().collect();
-                anyhow!("{name} has no column `{column}`; choose one of: {}", known.join(", "))
-            })
-        };
-        let indices = columns.iter().map(find).collect::<Result<_>>()?;
-        Ok(Self { reader, indices, name })
+    fn standard_deviation(&self) -> f64 {
+        self.counts.standard_deviation()
     }
 
-    fn next(&mut self) -> Result<Option<Row>> {
-        let mut record = csv::StringRecord::new();
-        let more =
-            self.reader.read_record(&mut record).with_context(|| format!("cannot read {}", self.name))?;
-        Ok(more.then(|| Row { record, indices: self.indices.clone(), name: self.name.clone() }))
-    }
-}
-
-/// The output, continued where the state says.
-struct Sink {
-    json: bool,
-    writer: BufWriter<Box<dyn Write>>,
-    file: Option<File>,
-    /// What an earlier run wrote before the step that is shown again.
-    earlier: Vec<Line>,
-}
-
-impl Sink {
-    /// Opens `-` or a file, and writes `again`, the lines of the step that the state stands at. A continued file must agree
-    /// with them as far as it goes; what a crash cut short is completed.
-    fn open(path: &Path, json: bool, resumable: bool, again: &[Line]) -> Result<Self> {
-        let context = || format!("cannot write to `{}`", path.display());
-        let mut earlier = Vec::new();
-        let mut missing = if json { String::new() } else { HEADER.to_owned() };
-        let (target, file): (Box<dyn Write>, Option<File>) = if path == Path::new("-") {
-            (Box::new(std::io::stdout()), None)
-        } else {
-            let mut file = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(!resumable)
-                .open(path)
-                .with_context(context)?;
-            let mut contents = String::new();
-            file.read_to_string(&mut contents).with_context(context)?;
-            if !contents.is_empty() {
-                earlier = kept(&contents, json, again)
-                    .with_context(|| format!("`{}` does not belong to this state", path.display()))?;
-                for line in &earlier {
-                    missing += &text(line, json)?;
-                }
-                if !contents.starts_with(&missing) {
-                    bail!("`{}` was edited since it was written; choose another output file", path.display());
-                }
-                // What stands before the step that is shown again is never touched.
-                file.set_len(missing.len() as u64).with_context(context)?;
-                file.seek(SeekFrom::End(0)).with_context(context)?;
-                missing.clear();
-            }
-            (Box::new(file.try_clone().with_context(context)?), Some(file))
-        };
-        let mut sink = Self { json, writer: BufWriter::new(target), file, earlier };
-        sink.writer.write_all(missing.as_bytes())?;
-        for line in again {
-            sink.write(line)?;
-        }
-        sink.make_durable()?;
-        Ok(sink)
-    }
-
-    fn write(&mut self, line: &Line) -> Result<()> {
-        self.writer.write_all(text(line, self.json)?.as_bytes())?;
+    fn push(&mut self, fields: &[&str]) -> Result<()> {
+        let event = (self.event)(self.counts.encoding(), fields)?;
+        self.counts.push(&event)?;
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<()> {
-        Ok(self.writer.flush()?)
+    fn replay(&mut self, fields: &[&str]) -> Result<()> {
+        let event = (self.event)(self.counts.encoding(), fields)?;
+        Ok(self.counts.replay(&event)?)
     }
 
-    fn make_durable(&mut self) -> Result<()> {
-        self.flush()?;
-        if let Some(file) = &self.file {
-            file.sync_data()?;
-        }
-        Ok(())
+    fn count(&mut self, item: &str) -> dp_apps::Result<f64> {
+        Ok(self.counts.count(item)?.value)
     }
-}
 
-fn text(line: &Line, json: bool) -> Result<String> {
-    if json {
-        return Ok(serde_json::to_string(line)? + "\n");
+    fn largest(&mut self, most: Option<usize>) -> Result<Vec<(String, f64)>> {
+        let top = self.counts.top(most.unwrap_or(10), 0.05)?;
+        let label = |coordinate| self.counts.encoding().label(coordinate).unwrap_or_default();
+        Ok(top.entries.into_iter().map(|(coordinate, value)| (label(coordinate), value)).collect())
     }
-    let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(Vec::new());
-    writer.serialize(line)?;
-    Ok(String::from_utf8(writer.into_inner()?)?)
-}
 
-/// The lines of an earlier run before the step of `again`; those of that step must be the beginning of `again`.
-fn kept(contents: &str, json: bool, again: &[Line]) -> Result<Vec<Line>> {
-    let complete = contents.rfind('\n').map_or("", |end| &contents[..=end]);
-    let mut lines: Vec<Line> = Vec::new();
-    if json {
-        for line in complete.lines() {
-            lines.push(serde_json::from_str(line).context("a line is not a release")?);
-        }
-    } else {
-        for line in csv::Reader::from_reader(complete.as_bytes()).deserialize() {
-            lines.push(line.context("a line is not a release")?);
-        }
+    fn snapshot(&self) -> Snapshot {
+        self.counts.snapshot()
     }
-    let step = again.first().map_or(0, |line| line.step);
-    if let Some(later) = lines.iter().find(|line| line.step > step) {
-        bail!("it holds step {}, but the state stands at step {step}; restore the state", later.step);
+
+    fn accuracy(&self) -> Result<String> {
+        Ok(format!(
+            "all {} counts are within {:.2} of the truth with probability 95 %",
+            self.counts.encoding().dimension(),
+            self.counts.band(0.05)?
+        ))
     }
-    let before = lines.iter().position(|line| line.step == step).unwrap_or(lines.len());
-    let same = lines[before..].iter().zip(again).all(|(old, new)| old == new);
-    if !same || lines.len() - before > again.len() {
-        bail!(
-            "its lines of step {step} are not those that were released; restore the file, or choose another"
-        );
-    }
-    lines.truncate(before);
-    Ok(lines)
 }

@@ -8,6 +8,7 @@ mod commands;
 mod counting;
 mod output;
 mod plot;
+mod records;
 mod rows;
 mod sink;
 

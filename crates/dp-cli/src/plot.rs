@@ -21,6 +21,22 @@ pub(crate) struct Curve {
     pub(crate) band: Vec<(f64, f64)>,
 }
 
+impl Curve {
+    /// A curve through noisy values with the band that holds 95 % of their noise, from triples of place, value and
+    /// standard deviation.
+    pub(crate) fn noisy(
+        label: String,
+        colour: RGBColor,
+        values: impl IntoIterator<Item = (f64, f64, f64)>,
+    ) -> Self {
+        let (points, band) = values
+            .into_iter()
+            .map(|(x, y, deviation)| ((x, y), (y - 1.96 * deviation, y + 1.96 * deviation)))
+            .unzip();
+        Self { label, colour, points, band }
+    }
+}
+
 /// One diagram.
 pub(crate) struct Panel {
     pub(crate) title: String,

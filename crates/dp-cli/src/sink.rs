@@ -1,11 +1,13 @@
 //! Where releases go: one line each, to a file or to standard output.
 
-use std::fs::{File, OpenOptions};
-use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
+use std::fs::File;
+use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
+
+use crate::output;
 
 /// One line of output.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -74,23 +76,12 @@ impl Sink {
         let target = if path == Path::new("-") {
             Target::Standard(BufWriter::new(std::io::stdout()))
         } else {
-            let context = || format!("cannot write to `{}`", path.display());
-            let mut file = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(!resumable)
-                .open(path)
-                .with_context(context)?;
-            let mut contents = Vec::new();
-            file.read_to_end(&mut contents).with_context(context)?;
-            let complete = contents.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
-            lines = read_lines(&contents[..complete], format)
+            let (mut file, contents) = output::open(path, resumable)?;
+            lines = read_lines(&contents, format)
                 .with_context(|| format!("`{}` is not the output of this release", path.display()))?;
-            fresh = complete == 0;
+            fresh = contents.is_empty();
             // A line that a crash cut short is written again, whole.
-            file.set_len(complete as u64).with_context(context)?;
-            file.seek(SeekFrom::End(0)).with_context(context)?;
+            output::continue_after(&mut file, contents.len())?;
             Target::File(BufWriter::new(file))
         };
         let mut sink = Self { format, target, lines, keep };
@@ -139,8 +130,7 @@ impl Sink {
 }
 
 /// Reads what an earlier run wrote: consecutive steps.
-fn read_lines(contents: &[u8], format: Format) -> Result<Vec<Line>> {
-    let text = std::str::from_utf8(contents).context("it is not text")?;
+fn read_lines(text: &str, format: Format) -> Result<Vec<Line>> {
     let mut lines: Vec<Line> = Vec::new();
     for (number, line) in text.lines().enumerate() {
         if format == Format::Csv && number == 0 {

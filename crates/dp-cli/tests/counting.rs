@@ -1,8 +1,10 @@
 //! The counting commands and the local model as their users meet them.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 fn dp(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_dp")).args(arguments).stdin(Stdio::null()).output().unwrap()
@@ -144,6 +146,130 @@ fn an_interrupted_run_continues_as_if_it_had_never_stopped() {
 }
 
 #[test]
+fn a_state_is_not_continued_under_other_names() {
+    let directory = tempfile::tempdir().unwrap();
+    let [input, universe, state, output] =
+        ["in.csv", "universe.txt", "state", "out.csv"].map(|name| path(&directory, name));
+    letters(&input, 12);
+    let files = ["--input", &input, "--column", "letter", "--state", &state, "--output", &output];
+    let run = |names: &str| {
+        fs::write(&universe, names).unwrap();
+        dp(&[&["histogram"], &files[..], &QUIET, &["--universe", &universe]].concat())
+    };
+    assert!(run("a\nb\nc\n").status.success());
+    let other = run("c\nb\na\n");
+    assert_eq!(other.status.code(), Some(1));
+    assert!(text(&other.stderr).contains("counts something else"), "{}", text(&other.stderr));
+    assert!(run("a\nb\nc\n").status.success());
+}
+
+/// Two items that many name and, in every row, one that nobody else does.
+fn orders(file: &str, rows: usize) {
+    let row = |row: usize| match row % 4 {
+        0 => format!("coffee;only {row}\n"),
+        _ => format!("\"tea, black;only {row}\"\n"),
+    };
+    let rows: String = (0..rows).map(row).collect();
+    fs::write(file, format!("order\n{rows}")).unwrap();
+}
+
+/// `dp histogram --discover` over up to 160 orders, with the same noise every time.
+fn discover(input: &str, more: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dp"));
+    command.args(["histogram", "--discover", "--input", input, "--column", "order", "--items", "2"]);
+    command.args(["--relation", "zero-out", "--steps", "160", "--strategy", "sqrt", "--epsilon", "8"]);
+    command.args(["--delta", "1e-6", "--reproducible-seed", "3"]).args(more);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+const THRESHOLD: [&str; 2] = ["--threshold-delta", "1e-7"];
+
+#[test]
+fn items_that_nobody_knew_are_discovered_and_the_run_can_be_continued() {
+    let directory = tempfile::tempdir().unwrap();
+    let [input, parts, state, plot] =
+        ["in.csv", "parts.csv", "state", "plot.svg"].map(|name| path(&directory, name));
+    for json in [&[][..], &["--json"]] {
+        let run = |more: &[&str]| {
+            discover(&input, &[&THRESHOLD, &["--every", "5"], json, more].concat()).output().unwrap()
+        };
+        orders(&input, 160);
+        let whole = run(&[]);
+        let (stdout, stderr) = (text(&whole.stdout), text(&whole.stderr));
+        assert!(whole.status.success(), "{stderr}");
+        assert!(stderr.contains("(8, 1.100e-6)-differentially private"), "{stderr}");
+        assert!(stdout.contains("tea, black") && stdout.contains("coffee"), "{stdout}");
+        assert!(!stdout.contains("only"), "{stdout}");
+        // A state without anything to show yet, and one between two orders of coffee.
+        for rows in [5, 90, 160] {
+            orders(&input, rows);
+            let saved = run(&["--state", &state, "--output", &parts, "--plot", &plot]);
+            assert!(saved.status.success(), "{}", text(&saved.stderr));
+            assert_eq!(text(&saved.stderr).contains("is not drawn"), rows == 5, "{}", text(&saved.stderr));
+        }
+        assert_eq!(fs::read_to_string(&parts).unwrap(), stdout);
+        assert!(fs::read_to_string(&plot).unwrap().contains("coffee"));
+        let storage = ["--state", &state, "--output", &parts];
+        for (threshold, more, message) in
+            [("1e-8", &[][..], "counts something else"), ("1e-7", &["--repeated"], "another plan")]
+        {
+            let other = [&["--threshold-delta", threshold], json, &storage, more].concat();
+            let other = discover(&input, &other).output().unwrap();
+            assert_eq!(other.status.code(), Some(1));
+            assert!(text(&other.stderr).contains(message), "{}", text(&other.stderr));
+        }
+        // Whoever asks for an item by name is answered, whether it stands out or not.
+        let asked = text(&run(&["--show", "coffee,never"]).stdout);
+        assert!(asked.contains("never"), "{asked}");
+        for file in [&state, &parts, &plot] {
+            fs::remove_file(file).unwrap();
+        }
+    }
+}
+
+#[test]
+fn killed_at_any_point_a_discovery_continues_and_never_contradicts_itself() {
+    let directory = tempfile::tempdir().unwrap();
+    let [input, output, state] = ["in.csv", "out.csv", "state"].map(|name| path(&directory, name));
+    orders(&input, 80);
+    let whole = text(&discover(&input, &THRESHOLD).output().unwrap().stdout);
+    let mut seen: BTreeMap<(usize, String), f64> = BTreeMap::new();
+    let mut kills = 0;
+    for attempt in 0.. {
+        let mut child =
+            discover(&input, &[&THRESHOLD[..], &["--state", &state, "--output", &output]].concat())
+                .spawn()
+                .unwrap();
+        // Delays that fall before, into and between the writes, and grow so that a slow machine ends as well.
+        let delay = [3, 11, 23, 7, 31][attempt % 5] * (1 + attempt as u64 / 20);
+        std::thread::sleep(Duration::from_millis(delay));
+        let finished = child.try_wait().unwrap().is_some();
+        child.kill().unwrap();
+        let ended = child.wait_with_output().unwrap();
+        let contents = fs::read_to_string(&output).unwrap_or_default();
+        let complete = &contents[..contents.rfind('\n').map_or(0, |last| last + 1)];
+        for line in csv::Reader::from_reader(complete.as_bytes()).deserialize() {
+            let (step, item, release, _): (usize, String, f64, f64) = line.unwrap();
+            let earlier = *seen.entry((step, item)).or_insert(release);
+            assert_eq!(earlier, release, "step {step} was answered twice");
+        }
+        if finished {
+            assert!(ended.status.success(), "{}", text(&ended.stderr));
+            break;
+        }
+        kills += 1;
+        // Now and then a line is torn as well, as by a power failure.
+        if attempt % 4 == 0 && complete.lines().count() > 1 {
+            // The tear goes through a letter of two bytes.
+            fs::write(&output, [complete.as_bytes(), b"17,\"th\xc3"].concat()).unwrap();
+        }
+    }
+    assert!(kills > 0, "no run was interrupted");
+    assert!(fs::read_to_string(&output).unwrap() == whole, "after {kills} kills");
+}
+
+#[test]
 fn plots_and_json_are_written() {
     let directory = tempfile::tempdir().unwrap();
     let (input, plot) = (path(&directory, "in.csv"), path(&directory, "plot.svg"));
@@ -201,6 +327,9 @@ fn nonsense_is_refused_with_a_remedy() {
         ["histogram", "--input", &input, "--column", "letter", "--relation", "zero-out", "--steps", "9"];
     fail(&[&items[..], &["--integers", "5:1"], &budget].concat(), 2, "FIRST:LAST");
     fail(&[&items[..], &["--integers", "0:1"], &budget].concat(), 1, "not in the universe");
+    fail(&[&items[..], &budget].concat(), 2, "--universe");
+    fail(&[&items[..], &["--discover"], &budget].concat(), 2, "--threshold-delta");
+    fail(&[&items[..], &["--discover", "--threshold-delta", "1.5"], &budget].concat(), 2, "1.5");
     fs::write(&input, "letter\na;b\n").unwrap();
     let universe = path(&directory, "universe.txt");
     fs::write(&universe, "a\nb\n").unwrap();

@@ -29,7 +29,7 @@ use crate::snapshot::Snapshot;
 
 const MAGIC: &[u8; 8] = b"DPSTREAM";
 /// The version of the file format; a file of another version is refused.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 const NONCE: usize = 24;
 const TAG: usize = 16;
 

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::bounds::{self, LowerBound};
 use crate::certificate;
 use crate::error::{Error, Result, check_count};
-use crate::sensitivity::Participation;
+use crate::sensitivity::{Footprint, Participation};
 use crate::strategy::{self, Strategy, optimal};
 use crate::workload::Workload;
 
@@ -233,6 +233,73 @@ fn evaluate_one(name: &'static str, request: &Request) -> Result<(Evaluation, Ar
     Ok((evaluation, strategy))
 }
 
+/// Up to this many values, [`for_footprint`] lets a strategy keep one for every step and coordinate.
+pub const COMFORTABLE_MEMORY: u64 = 1 << 20;
+
+/// [`for_footprint`] is content with a mean squared error this far above what nothing can beat, as a fraction.
+const CONTENT: f64 = 0.005;
+
+/// The strategy with the smallest mean squared error for what one person can change, where every one of `dimension`
+/// coordinates may have a noise filter of its own, as in a [`SparseMechanism`](crate::SparseMechanism).
+///
+/// Strategies are fitted to the [`main_participation`] and judged by their sensitivity under the whole footprint; those
+/// that the proof behind the footprint does not cover are left out. Where steps times coordinates exceed
+/// [`COMFORTABLE_MEMORY`], so are those whose filter remembers every step. They are tried in the order of what they cost to
+/// build, until one is within half a percent of the lower bound.
+///
+/// The choice depends on nothing but the arguments: a release that is continued on a slower machine has it again.
+///
+/// # Complexity
+/// That of the bound, of building the strategies that are tried, and of their row norms.
+///
+/// # Errors
+/// Zero steps, or no strategy that applies.
+pub fn for_footprint(
+    workload: &Workload,
+    steps: usize,
+    footprint: &Footprint,
+    dimension: u64,
+) -> Result<Arc<dyn Strategy>> {
+    check_count("steps", steps)?;
+    let comfortable = dimension.saturating_mul(steps as u64) <= COMFORTABLE_MEMORY;
+    let names = strategy::NAMES.iter().filter(|name| {
+        steps <= strategy::practical_limit(name) && (comfortable || !strategy::remembers_every_step(name))
+    });
+    let participation = main_participation(footprint);
+    let evaluate = |name: &str| -> Result<(f64, Arc<dyn Strategy>)> {
+        let strategy = strategy::build(name, workload, steps, participation)?;
+        strategy::check_columns(strategy.as_ref(), footprint)?;
+        let sensitivity =
+            footprint.squared_sensitivity(|participation| strategy.sensitivity(participation))?;
+        Ok((sensitivity.squared * strategy.row_norms()?.mean(), strategy))
+    };
+    // Whoever takes part more often than once has at least the sensitivity of taking part once.
+    let weight: f64 = footprint.terms().iter().map(|term| term.weight * term.weight).sum();
+    let floor = weight * lower_bounds(&Request::new(workload.clone(), steps), &[])?.mse;
+    let mut best: Option<(f64, Arc<dyn Strategy>)> = None;
+    for name in names {
+        // What does not serve the workload or the footprint is no candidate.
+        let Ok((error, strategy)) = evaluate(name) else { continue };
+        if best.as_ref().is_none_or(|(least, _)| error < *least) {
+            best = Some((error, strategy));
+        }
+        if error <= (1.0 + CONTENT) * floor {
+            break;
+        }
+    }
+    best.map(|(_, strategy)| strategy).ok_or_else(|| Error::NotApplicable {
+        strategy: "auto",
+        workload: workload.to_string(),
+        reason: "no strategy serves this workload and what one person can change",
+    })
+}
+
+/// The participation of the heaviest term: what an optimized strategy is fitted to.
+pub fn main_participation(footprint: &Footprint) -> Participation {
+    let heaviest = footprint.terms().iter().max_by(|left, right| left.weight.total_cmp(&right.weight));
+    heaviest.map_or(Participation::Single, |term| term.participation)
+}
+
 /// The best bounds: closed forms, what building the strategies proved, and dual certificates where they are
 /// affordable.
 fn lower_bounds(request: &Request, found: &[(Evaluation, Arc<dyn Strategy>)]) -> Result<Bounds> {
@@ -281,6 +348,8 @@ fn lower_bounds(request: &Request, found: &[(Evaluation, Arc<dyn Strategy>)]) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::Budget;
+    use crate::sensitivity::{Relation, Term};
 
     #[test]
     fn the_best_is_picked_and_certified() {
@@ -306,6 +375,52 @@ mod tests {
         request.strategy = Some("nonsense".to_owned());
         assert!(evaluate(&request).is_err());
         assert!(evaluate(&Request::new(Workload::count(), 0)).is_err());
+    }
+
+    #[test]
+    fn a_footprint_gets_the_strategy_that_its_proof_and_the_memory_allow() {
+        let once = Term { weight: 1.0, participation: Participation::Single };
+        let thrice = Term { weight: 2.0, participation: Participation::repeated(3, 1).unwrap() };
+        for terms in [vec![once], vec![once, thrice]] {
+            let footprint = Footprint::encoded(terms, Relation::Replace).unwrap();
+            let footprint = footprint.needing_non_negative_columns();
+            let error = |name: &str, workload: &Workload| -> Result<f64> {
+                let strategy = strategy::build(name, workload, 48, main_participation(&footprint))?;
+                let plan = crate::Plan::new(strategy, footprint.clone(), Budget::gaussian(1.0)?)?;
+                Ok(plan.sigma().powi(2) * plan.row_norms().mean())
+            };
+            for text in ["count", "window:5", "average"] {
+                let workload: Workload = text.parse().unwrap();
+                for dimension in [1, 1 << 40] {
+                    let chosen = for_footprint(&workload, 48, &footprint, dimension).unwrap();
+                    let least = error(chosen.name(), &workload).unwrap();
+                    let small = !strategy::remembers_every_step(chosen.name());
+                    assert!(small || dimension == 1, "{text}: {chosen:?}");
+                    let rivals = strategy::NAMES
+                        .iter()
+                        .filter(|name| dimension == 1 || !strategy::remembers_every_step(name));
+                    for error in rivals.filter_map(|name| error(name, &workload).ok()) {
+                        assert!(least <= error * (1.0 + CONTENT), "{text} {dimension}: {}", chosen.name());
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn it_is_known_who_remembers_every_step() {
+        let steps = 64;
+        for text in ["count", "window:3"] {
+            let workload = text.parse().unwrap();
+            for name in strategy::NAMES {
+                let Ok(strategy) = strategy::build(name, &workload, steps, Participation::Single) else {
+                    continue;
+                };
+                let per_coordinate = strategy.memory(2) - strategy.memory(1);
+                let known = strategy::remembers_every_step(name);
+                assert_eq!(per_coordinate >= steps, known, "{name} {text}: {per_coordinate}");
+            }
+        }
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub struct Snapshot {
     /// The noise of the last step, by which a resumed mechanism proves that it continues the same one.
     noise: Vec<f64>,
     releases: Vec<f64>,
+    /// What an application needs beside the mechanism.
+    attachment: Vec<u8>,
 }
 
 impl Snapshot {
@@ -32,7 +34,16 @@ impl Snapshot {
         statistic: Vec<f64>,
         noise: Vec<f64>,
     ) -> Self {
-        Self { identity, dimension, step, seed, statistic, noise, releases: Vec::new() }
+        Self {
+            identity,
+            dimension,
+            step,
+            seed,
+            statistic,
+            noise,
+            releases: Vec::new(),
+            attachment: Vec::new(),
+        }
     }
 
     /// Adds the latest releases, which the receiver may not have seen yet: `dimension` values per step, the last
@@ -50,6 +61,19 @@ impl Snapshot {
         }
         self.releases = releases;
         Ok(self)
+    }
+
+    /// Adds what an application needs to continue beside the mechanism. It is sealed with the rest, and read by the
+    /// application alone.
+    pub fn with_attachment(mut self, attachment: Vec<u8>) -> Self {
+        self.attachment.zeroize();
+        self.attachment = attachment;
+        self
+    }
+
+    /// What [`Snapshot::with_attachment`] added, nothing otherwise: a secret like the rest.
+    pub fn attachment(&self) -> &[u8] {
+        &self.attachment
     }
 
     /// The plan this snapshot belongs to, see [`crate::Plan::identity`].
@@ -110,11 +134,11 @@ impl Snapshot {
         &self.noise
     }
 
-    /// The secret part as bytes: counts as `u64`, values as the bits of `f64`, all little endian.
+    /// The secret part as bytes: counts as `u64`, values as the bits of `f64`, all little endian, and the attachment.
     pub(crate) fn encode(&self) -> Zeroizing<Vec<u8>> {
         let values = self.statistic.len() + self.noise.len() + self.releases.len();
         // The exact capacity: a vector that grows would leave copies of the secret behind.
-        let mut bytes = Zeroizing::new(Vec::with_capacity(4 * 8 + 32 + values * 8));
+        let mut bytes = Zeroizing::new(Vec::with_capacity(4 * 8 + 32 + values * 8 + self.attachment.len()));
         for count in [self.dimension, self.step, self.statistic.len(), self.releases.len()] {
             bytes.extend_from_slice(&(count as u64).to_le_bytes());
         }
@@ -122,6 +146,7 @@ impl Snapshot {
         for value in self.statistic.iter().chain(&self.noise).chain(&self.releases) {
             bytes.extend_from_slice(&value.to_bits().to_le_bytes());
         }
+        bytes.extend_from_slice(&self.attachment);
         bytes
     }
 
@@ -129,19 +154,20 @@ impl Snapshot {
     pub(crate) fn decode(identity: String, bytes: &[u8]) -> Result<Self> {
         let damaged = || Error::State { reason: "its contents contradict each other".to_owned() };
         let (counts, rest) = bytes.split_at_checked(32).ok_or_else(damaged)?;
-        let (seed, values) = rest.split_first_chunk::<32>().ok_or_else(damaged)?;
+        let (seed, rest) = rest.split_first_chunk::<32>().ok_or_else(damaged)?;
         let mut lengths = words(counts).map(|word| usize::try_from(word).map_err(|_| damaged()));
         let mut count = || lengths.next().unwrap_or_else(|| Err(damaged()));
         let (dimension, step, statistic, releases) = (count()?, count()?, count()?, count()?);
         let total = statistic.checked_add(dimension).and_then(|total| total.checked_add(releases));
-        if total.and_then(|total| total.checked_mul(8)) != Some(values.len()) || dimension == 0 {
-            return Err(damaged());
-        }
+        let length = total.and_then(|total| total.checked_mul(8)).filter(|_| dimension > 0);
+        let (values, attachment) =
+            length.and_then(|length| rest.split_at_checked(length)).ok_or_else(damaged)?;
         let mut values = words(values).map(f64::from_bits);
         let mut floats = |count: usize| values.by_ref().take(count).collect::<Vec<f64>>();
         let (statistic, noise, releases) = (floats(statistic), floats(dimension), floats(releases));
         Self::new(identity, dimension, step, Seed::from_bytes(*seed), statistic, noise)
             .with_releases(releases)
+            .map(|snapshot| snapshot.with_attachment(attachment.to_vec()))
             .map_err(|_| damaged())
     }
 }
@@ -168,5 +194,6 @@ impl Drop for Snapshot {
         self.statistic.zeroize();
         self.noise.zeroize();
         self.releases.zeroize();
+        self.attachment.zeroize();
     }
 }

@@ -514,8 +514,9 @@ mod tests {
             mechanism.push(&changes(step)).unwrap();
         }
         let answer = mechanism.ask(3).unwrap();
-        let snapshot = mechanism.snapshot();
+        let snapshot = mechanism.snapshot().with_attachment(b"names".to_vec());
         let read = Snapshot::decode(snapshot.identity().to_owned(), &snapshot.encode()).unwrap();
+        assert_eq!(read.attachment(), b"names");
         let mut resumed = SparseMechanism::resume(plan("sqrt", "count", 9), 1 << 30, &read).unwrap();
         assert_eq!(resumed.ask(3).unwrap(), answer);
         let numbers = snapshot.statistic().to_vec();

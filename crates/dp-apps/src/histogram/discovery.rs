@@ -32,10 +32,10 @@ use std::sync::Arc;
 
 use dp_mechanisms::budget::Kind;
 use dp_mechanisms::sparse::MOST_COORDINATES;
-use dp_mechanisms::{Budget, Plan, Relation, Release, Seed, SparseMechanism, Strategy};
+use dp_mechanisms::{Budget, Plan, Relation, Release, Seed, Snapshot, SparseMechanism, Strategy};
 
 use super::{Change, Rules};
-use crate::counts::Estimate;
+use crate::counts::{Estimate, check_owner, owner};
 use crate::error::{Error, Result};
 
 /// A key whose released count stands out.
@@ -76,6 +76,7 @@ pub struct Discovery {
     /// How many standard deviations the threshold lies above that.
     deviations: f64,
     keys: Keys,
+    changes: Vec<(u64, f64)>,
 }
 
 /// The keys that were touched or asked for, with their coordinates; those that were shown stay shown.
@@ -96,6 +97,37 @@ impl Keys {
         self.names.push(key.to_owned());
         self.shown.push(false);
         coordinate
+    }
+
+    /// The number of bytes that [`Self::encode`] appends.
+    fn encoded_length(&self) -> usize {
+        self.names.iter().map(|name| 9 + name.len()).sum()
+    }
+
+    /// For each key in the order of coordinates: whether it was shown, the length of its name, its name.
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        for (name, shown) in self.names.iter().zip(&self.shown) {
+            bytes.push(u8::from(*shown));
+            bytes.extend_from_slice(&(name.len() as u64).to_le_bytes());
+            bytes.extend_from_slice(name.as_bytes());
+        }
+    }
+
+    /// Reads what [`Self::encode`] wrote; nothing if that is not what it is.
+    fn decode(mut bytes: &[u8]) -> Option<Self> {
+        let mut keys = Self::default();
+        while let [shown, rest @ ..] = bytes {
+            let (length, rest) = rest.split_first_chunk()?;
+            let (name, rest) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
+            let known = keys.names.len();
+            let coordinate = keys.coordinate(std::str::from_utf8(name).ok()?) as usize;
+            if coordinate != known || *shown > 1 {
+                return None;
+            }
+            keys.shown[coordinate] = *shown == 1;
+            bytes = rest;
+        }
+        Some(keys)
     }
 }
 
@@ -118,7 +150,9 @@ impl Discovery {
         budget: Budget,
         threshold_delta: f64,
     ) -> Result<Self> {
-        Self::start(rules, strategy, budget, threshold_delta, Seed::from_system()?)
+        Self::start(rules, strategy, budget, threshold_delta, |plan| {
+            SparseMechanism::new(plan, MOST_COORDINATES)
+        })
     }
 
     /// Starts with noise that anybody can repeat: **not private**, for tests and demonstrations.
@@ -132,7 +166,31 @@ impl Discovery {
         threshold_delta: f64,
         seed: Seed,
     ) -> Result<Self> {
-        Self::start(rules, strategy, budget, threshold_delta, seed)
+        Self::start(rules, strategy, budget, threshold_delta, |plan| {
+            SparseMechanism::reproducible(plan, MOST_COORDINATES, seed)
+        })
+    }
+
+    /// Continues where a snapshot was taken: what was shown then is found again with the same releases. See
+    /// [`SparseMechanism::resume`] for what must never be done.
+    ///
+    /// # Errors
+    /// A snapshot of another plan, other rules or another `threshold_delta`.
+    pub fn resume(
+        rules: Rules,
+        strategy: Arc<dyn Strategy>,
+        budget: Budget,
+        threshold_delta: f64,
+        snapshot: &Snapshot,
+    ) -> Result<Self> {
+        let mut resumed = Self::start(rules, strategy, budget, threshold_delta, |plan| {
+            SparseMechanism::resume(plan, MOST_COORDINATES, snapshot)
+        })?;
+        let keys = check_owner(snapshot, &resumed.identity())?;
+        resumed.keys = Keys::decode(keys).ok_or_else(|| dp_mechanisms::Error::State {
+            reason: "its list of keys cannot be read".to_owned(),
+        })?;
+        Ok(resumed)
     }
 
     fn start(
@@ -140,7 +198,7 @@ impl Discovery {
         strategy: Arc<dyn Strategy>,
         budget: Budget,
         threshold_delta: f64,
-        seed: Seed,
+        mechanism: impl FnOnce(Plan) -> dp_mechanisms::Result<SparseMechanism>,
     ) -> Result<Self> {
         if !(threshold_delta > 0.0 && threshold_delta < 1.0) {
             return Err(Error::OutOfRange {
@@ -155,8 +213,28 @@ impl Discovery {
         let keys = versions * rules.items as f64 * times;
         let largest_count = times * if rules.distinct { 1.0 } else { rules.items as f64 };
         let deviations = upper_quantile(threshold_delta / (plan.steps() as f64 * keys));
-        let mechanism = SparseMechanism::reproducible(plan, MOST_COORDINATES, seed)?;
-        Ok(Self { rules, mechanism, threshold_delta, largest_count, deviations, keys: Keys::default() })
+        Ok(Self {
+            rules,
+            mechanism: mechanism(plan)?,
+            threshold_delta,
+            largest_count,
+            deviations,
+            keys: Keys::default(),
+            changes: Vec::new(),
+        })
+    }
+
+    /// Everything needed to continue later, the keys and which of them were shown included: a secret. Its size depends on
+    /// how many keys there are.
+    pub fn snapshot(&self) -> Snapshot {
+        let mut attachment = owner(&self.identity(), self.keys.encoded_length());
+        self.keys.encode(&mut attachment);
+        self.mechanism.snapshot().with_attachment(attachment)
+    }
+
+    /// Two thresholds can differ where the plans agree: both the rules and δ' decide on them.
+    fn identity(&self) -> String {
+        format!("discovery to {:e}, {:?}", self.threshold_delta, self.rules)
     }
 
     /// Takes everything that happens in one step: one contribution for each person.
@@ -171,15 +249,12 @@ impl Discovery {
         for contribution in event {
             self.rules.check(contribution)?;
         }
-        let changes: Vec<(u64, f64)> = event
-            .iter()
-            .flatten()
-            .map(|change| {
-                let (key, amount) = change.parts();
-                (self.keys.coordinate(key), amount)
-            })
-            .collect();
-        Ok(self.mechanism.push(&changes)?)
+        self.changes.clear();
+        for change in event.iter().flatten() {
+            let (key, amount) = change.parts();
+            self.changes.push((self.keys.coordinate(key), amount));
+        }
+        Ok(self.mechanism.push(&self.changes)?)
     }
 
     /// The keys that stand out now or have done so when this was called before, with their current releases, largest
@@ -242,7 +317,7 @@ impl Discovery {
 }
 
 /// `Φ⁻¹(1 - probability)`, rounded up: bisection of the tail itself, which has full relative accuracy.
-fn upper_quantile(probability: f64) -> f64 {
+pub(crate) fn upper_quantile(probability: f64) -> f64 {
     let tail = |x: f64| 0.5 * libm::erfc(x / std::f64::consts::SQRT_2);
     // The error function is accurate to a few ulps; the margin covers them.
     let target = probability * (1.0 - 1e-13);
@@ -351,6 +426,46 @@ mod tests {
         assert!(threshold(often).1 > threshold(several).1 && threshold(several).1 > threshold(one).1);
         let replaced = Rules { relation: Relation::Replace, ..one };
         assert!(threshold(replaced).1 > threshold(one).1);
+    }
+
+    #[test]
+    fn resuming_at_every_step_equals_never_stopping() {
+        let rules = Rules { items: 2, ..Rules::one_item(Relation::ZeroOut) };
+        let strategy = strategy::build("sqrt", &Workload::count(), 12, rules.participation).unwrap();
+        let budget = Budget::gaussian(5.0).unwrap();
+        let resume = |rules, delta, snapshot: &Snapshot| {
+            Discovery::resume(rules, strategy.clone(), budget, delta, snapshot)
+        };
+        let mut running =
+            Discovery::reproducible(rules, strategy.clone(), budget, 1e-6, Seed::reproducible(2)).unwrap();
+        let mut most = 0;
+        for step in 0..12 {
+            // `early` stays below the threshold after its first steps, and stays shown.
+            let mut event = visit("late", step);
+            event.extend(visit("early", if step < 3 { 8 } else { 0 }));
+            event.push(vec![Change::Insert(format!("rare {step}"))]);
+            let mut resumed = resume(rules, 1e-6, &running.snapshot()).unwrap();
+            running.push(&event).unwrap();
+            resumed.push(&event).unwrap();
+            let found = running.found().unwrap();
+            assert_eq!(found, resumed.found().unwrap());
+            assert_eq!(found, resume(rules, 1e-6, &running.snapshot()).unwrap().found().unwrap());
+            most = most.max(found.len());
+        }
+        assert_eq!(most, 2);
+        let saved = running.snapshot();
+        // The plan is the same; the threshold, or what may be counted, is not.
+        for (rules, delta) in [(rules, 2e-6), (Rules { removals: true, ..rules }, 1e-6)] {
+            let refused = resume(rules, delta, &saved).unwrap_err().to_string();
+            assert!(refused.contains("something else"), "{refused}");
+        }
+        for length in 1..saved.attachment().len() {
+            let cut = running.snapshot().with_attachment(saved.attachment()[..length].to_vec());
+            // Cut between two keys it cannot be told from fewer keys; the seal on the file can.
+            if let Ok(mut resumed) = resume(rules, 1e-6, &cut) {
+                assert!(resumed.found().is_ok());
+            }
+        }
     }
 
     #[test]

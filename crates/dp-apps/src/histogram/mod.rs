@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use dp_mechanisms::sensitivity::Term;
 use dp_mechanisms::{Footprint, Participation, Relation};
 
-use crate::counts::{Encoding, root_up};
+use crate::counts::{Encoding, digest, root_up};
 use crate::error::{Error, Result};
 
 /// One change of a histogram.
@@ -246,6 +246,14 @@ impl Encoding for Histogram {
             }
         }
         Ok(())
+    }
+
+    fn identity(&self) -> String {
+        let universe = match &self.universe.kind {
+            Kind::Named { names, .. } => digest(names.iter().map(String::as_str)),
+            Kind::Integers { first, count } => format!("{count} integers from {first}"),
+        };
+        format!("histogram of {universe}, {:?}", self.rules)
     }
 
     fn label(&self, coordinate: u64) -> Option<String> {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use dp_mechanisms::{Footprint, Participation, Relation};
 
-use crate::counts::{Encoding, unit_terms};
+use crate::counts::{Encoding, digest, unit_terms};
 use crate::error::{Error, Result};
 
 /// The encoding that counts the words of a dictionary at their ends. An event is a letter, or `None` for a step without
@@ -205,6 +205,10 @@ impl Encoding for Dictionary {
             node = self.nodes[index].shorter_word;
         }
         Ok(())
+    }
+
+    fn identity(&self) -> String {
+        format!("dictionary of {}", digest(self.words.iter().map(String::as_str)))
     }
 
     fn label(&self, coordinate: u64) -> Option<String> {

@@ -164,6 +164,10 @@ impl Encoding for Substrings {
         Ok(())
     }
 
+    fn identity(&self) -> String {
+        format!("substrings up to {} over {:?}", self.longest, self.alphabet.letters)
+    }
+
     fn label(&self, coordinate: u64) -> Option<String> {
         let size = self.alphabet.size() as u64;
         let (mut code, mut words, mut length) = (coordinate, size, 1);

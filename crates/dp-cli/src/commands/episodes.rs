@@ -41,6 +41,6 @@ impl Episodes {
             }
             _ => return Err(Usage::error("give --alphabet and --length, or --list")),
         };
-        self.counting.run(encoding, &[self.counting.column.as_str()], |_, fields| letter(fields))
+        self.counting.count(encoding, &[self.counting.column.as_str()], |_, fields| letter(fields))
     }
 }

@@ -4,27 +4,39 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
+use dp_apps::histogram::discovery::Discovery;
 use dp_apps::histogram::{Change, Histogram as Encoding, Rules, Universe};
-use dp_mechanisms::Participation;
+use dp_mechanisms::budget::Kind;
+use dp_mechanisms::sparse::MOST_COORDINATES;
+use dp_mechanisms::{Participation, Snapshot};
 
 use crate::arguments::Usage;
-use crate::counting::CountingArguments;
+use crate::counting::{Beginning, Counter, CountingArguments};
 
 /// Count the items of a CSV column privately
 ///
-/// Each row is one person's contribution to one step: up to --items items, separated by --separator. The universe is
-/// public: a file with one item per line, or a range of integers. Writes `step,item,release,standard_deviation` for the
-/// items of --show, or for the largest released counts.
+/// Each row is one person's contribution to one step: up to --items items, separated by --separator. Writes
+/// `step,item,release,standard_deviation` for the items of --show, or for the largest released counts.
+///
+/// The universe is public: a file with one item per line, or a range of integers. If nobody knows beforehand which items
+/// there are, --discover prints those whose released counts stand out, from the first time they do: an item of a single
+/// person appears with probability --threshold-delta at most, which is added to the δ of the budget.
 #[derive(Args)]
 pub(crate) struct Histogram {
     #[command(flatten)]
     counting: CountingArguments,
     /// All items there can be: a file with one per line
-    #[arg(long, value_name = "FILE", required_unless_present = "integers")]
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["integers", "discover"])]
     universe: Option<PathBuf>,
     /// All items there can be: the integers FIRST to LAST
     #[arg(long, value_name = "FIRST:LAST", conflicts_with = "universe", allow_hyphen_values = true)]
     integers: Option<String>,
+    /// Nobody knows which items there are: print those that stand out
+    #[arg(long, requires = "threshold_delta", conflicts_with_all = ["universe", "integers"])]
+    discover: bool,
+    /// With --discover, the probability with which an item of a single person may appear; it adds to --delta
+    #[arg(long, value_name = "DELTA", requires = "discover", allow_negative_numbers = true)]
+    threshold_delta: Option<f64>,
     /// A column with items that are removed
     #[arg(long, value_name = "NAME")]
     removed: Option<String>,
@@ -51,22 +63,41 @@ impl Histogram {
             relation: self.counting.relation,
             participation: self.participation,
         };
-        let encoding = Encoding::new(self.universe()?, rules).map_err(Usage::error)?;
         let columns: Vec<&str> =
             [Some(self.counting.column.as_str()), self.removed.as_deref()].into_iter().flatten().collect();
-        let changes: [fn(u64) -> Change<u64>; 2] = [Change::Insert, Change::Remove];
-        self.counting.run(encoding, &columns, |encoding, fields| {
-            let mut contribution = Vec::new();
-            for (field, change) in fields.iter().zip(changes) {
-                for item in field.split(self.separator).map(str::trim).filter(|item| !item.is_empty()) {
-                    let position = encoding
-                        .universe()
-                        .position(item)
-                        .ok_or_else(|| anyhow!("`{item}` is not in the universe; it must hold every item"))?;
-                    contribution.push(change(position));
-                }
-            }
+        if let (true, Some(threshold_delta)) = (self.discover, self.threshold_delta) {
+            return self.discover(rules, threshold_delta, &columns);
+        }
+        let encoding = Encoding::new(self.universe()?, rules).map_err(Usage::error)?;
+        self.counting.count(encoding, &columns, |encoding, fields| {
+            let contribution = contribution(fields, self.separator, |item| {
+                let position = encoding.universe().position(item);
+                position.ok_or_else(|| anyhow!("`{item}` is not in the universe; it must hold every item"))
+            })?;
             Ok(vec![contribution].into_boxed_slice())
+        })
+    }
+
+    fn discover(&self, rules: Rules, threshold_delta: f64, columns: &[&str]) -> Result<()> {
+        let budget = self.counting.budget()?;
+        let footprint = rules.footprint(None).map_err(Usage::error)?;
+        let strategy = self.counting.strategy(&footprint, MOST_COORDINATES)?;
+        self.counting.run(columns, |beginning| {
+            let keys = match beginning {
+                Beginning::Secret => Discovery::new(rules, strategy, budget, threshold_delta),
+                Beginning::Reproducible(seed) => {
+                    Discovery::reproducible(rules, strategy, budget, threshold_delta, seed)
+                }
+                Beginning::Saved(snapshot) => {
+                    Discovery::resume(rules, strategy, budget, threshold_delta, snapshot)
+                }
+            };
+            let keys = keys.map_err(|error| match error {
+                dp_apps::Error::OutOfRange { .. } => Usage::error(error),
+                _ => error.into(),
+            })?;
+            eprintln!("{}", guarantee(&keys, threshold_delta));
+            Ok(Discovered { keys, separator: self.separator })
         })
     }
 
@@ -85,9 +116,95 @@ impl Histogram {
             };
         }
         let Some(path) = &self.universe else {
-            return Err(Usage::error("no universe; give --universe or --integers"));
+            return Err(Usage::error("no universe; give --universe, --integers or --discover"));
         };
         Universe::named(super::lines(path, "the universe")?)
             .with_context(|| format!("the universe in `{}` cannot be used", path.display()))
     }
+}
+
+/// One person's items: those of the first field are inserted, those of the second removed.
+fn contribution<T>(
+    fields: &[&str],
+    separator: char,
+    item: impl Fn(&str) -> Result<T>,
+) -> Result<Vec<Change<T>>> {
+    let changes: [fn(T) -> Change<T>; 2] = [Change::Insert, Change::Remove];
+    let mut contribution = Vec::new();
+    for (field, change) in fields.iter().zip(changes) {
+        for text in field.split(separator).map(str::trim).filter(|text| !text.is_empty()) {
+            contribution.push(change(item(text)?));
+        }
+    }
+    Ok(contribution)
+}
+
+/// What all lines together satisfy.
+fn guarantee(keys: &Discovery, threshold_delta: f64) -> String {
+    match (keys.plan().budget().kind(), keys.total_delta()) {
+        (Kind::Approximate { epsilon, delta }, Some(total)) => format!(
+            "all lines together are ({epsilon}, {total:.3e})-differentially private: δ = {delta:e} of the budget, and \
+             {threshold_delta:e} of the threshold"
+        ),
+        _ => format!(
+            "all lines together satisfy the budget up to a δ of {threshold_delta:e}, which is that of the threshold"
+        ),
+    }
+}
+
+/// Counts of items that nobody knows beforehand.
+struct Discovered {
+    keys: Discovery,
+    separator: char,
+}
+
+impl Counter for Discovered {
+    fn step(&self) -> usize {
+        self.keys.step()
+    }
+
+    fn standard_deviation(&self) -> f64 {
+        self.keys.standard_deviation()
+    }
+
+    fn push(&mut self, fields: &[&str]) -> Result<()> {
+        let contribution = contribution(fields, self.separator, |item| Ok(one_line(item)))?;
+        self.keys.push(&[contribution])?;
+        Ok(())
+    }
+
+    /// The keys are in the state; a row that was counted is not needed again.
+    fn replay(&mut self, _fields: &[&str]) -> Result<()> {
+        Ok(())
+    }
+
+    fn count(&mut self, item: &str) -> dp_apps::Result<f64> {
+        Ok(self.keys.count(item)?.value)
+    }
+
+    fn largest(&mut self, most: Option<usize>) -> Result<Vec<(String, f64)>> {
+        let found = self.keys.found()?.into_iter().map(|found| (found.key, found.value));
+        Ok(found.take(most.unwrap_or(usize::MAX)).collect())
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        self.keys.snapshot()
+    }
+
+    fn accuracy(&self) -> Result<String> {
+        Ok(format!(
+            "an item appears once its release reaches {:.2}; a release has a standard deviation of {:.2}",
+            self.keys.threshold(),
+            self.standard_deviation()
+        ))
+    }
+}
+
+/// The item with control characters spelled out, so that a line of output is one line.
+fn one_line(item: &str) -> String {
+    let spell = |letter: char| {
+        let spelled = letter.is_control().then(|| letter.escape_default());
+        spelled.into_iter().flatten().chain((!letter.is_control()).then_some(letter))
+    };
+    item.chars().flat_map(spell).collect()
 }

@@ -2,16 +2,17 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use dp_apps::local::{Client, Protocol, Server, intervals};
 use dp_mechanisms::budget::Kind;
 use dp_mechanisms::{Budget, Participation, Seed, Workload};
 use serde::Serialize;
 
-use crate::arguments::{self, BudgetArguments, Usage};
+use crate::arguments::{self, NoiseArguments, Usage};
 use crate::output::{self, Table};
 use crate::plot::{self, Curve, Panel};
+use crate::records::Records;
 
 /// Estimate quantiles in the local model
 ///
@@ -19,8 +20,8 @@ use crate::plot::{self, Curve, Panel};
 /// sends one message; the server sees the messages only.
 #[derive(Args)]
 pub(crate) struct Local {
-    /// The CSV file with a header line and one row per client
-    #[arg(long, value_name = "FILE")]
+    /// The CSV file with a header line and one row per client, or - for standard input
+    #[arg(long, value_name = "FILE|-")]
     input: PathBuf,
     /// The column to read
     #[arg(long, value_name = "NAME")]
@@ -43,11 +44,8 @@ pub(crate) struct Local {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// NOT PRIVATE: noise that everybody can repeat and subtract, for tests and demonstrations
-    #[arg(long, value_name = "NUMBER")]
-    reproducible_seed: Option<u64>,
     #[command(flatten)]
-    budget: BudgetArguments,
+    noise: NoiseArguments,
 }
 
 #[derive(Serialize)]
@@ -67,14 +65,12 @@ struct Quantile {
 
 impl Local {
     pub(crate) fn run(&self) -> Result<()> {
-        if self.reproducible_seed.is_some() {
-            eprintln!("warning: --reproducible-seed makes releases that are NOT PRIVATE");
-        }
         let (low, high) = self.bounds;
         if !(low < high && (high - low).is_finite()) {
             return Err(Usage::error("the bounds must be two finite numbers LO:HI with LO below HI"));
         }
-        let budget = self.budget.required()?;
+        let budget = self.noise.budget.required()?;
+        let seed = self.noise.reproducible_seed();
         let values = self.values()?;
         let number = match self.intervals {
             Some(number) => number,
@@ -85,7 +81,7 @@ impl Local {
         let protocol = Protocol::new(strategy, budget)?;
         let mut server = Server::new(&protocol);
         for (index, value) in values.iter().enumerate() {
-            let client = match self.reproducible_seed {
+            let client = match seed {
                 Some(seed) => {
                     let seed = Seed::reproducible(seed.wrapping_mul(1 << 32).wrapping_add(index as u64));
                     Client::reproducible(&protocol, seed)?
@@ -106,12 +102,11 @@ impl Local {
         if let Some(path) = &self.plot {
             let distribution = server.distribution()?;
             let place = |interval| scale(protocol.midpoint(interval));
-            let curve = Curve {
-                label: "distribution, with the band that holds 95 % of the noise".to_owned(),
-                colour: plot::BLUE,
-                points: distribution.iter().enumerate().map(|(i, (value, _))| (place(i), *value)).collect(),
-                band: distribution.iter().map(|(value, sd)| (value - 1.96 * sd, value + 1.96 * sd)).collect(),
-            };
+            let curve = Curve::noisy(
+                "distribution, with the band that holds 95 % of the noise".to_owned(),
+                plot::BLUE,
+                distribution.iter().enumerate().map(|(i, (value, deviation))| (place(i), *value, *deviation)),
+            );
             let panel = Panel {
                 title: format!("distribution of {}", self.column),
                 horizontal: self.column.clone(),
@@ -133,30 +128,13 @@ impl Local {
     }
 
     fn values(&self) -> Result<Vec<f64>> {
-        let name = format!("`{}`", self.input.display());
-        let mut reader = csv::ReaderBuilder::new()
-            .trim(csv::Trim::All)
-            .from_path(&self.input)
-            .with_context(|| format!("cannot read {name}"))?;
-        let headers = reader.headers().with_context(|| format!("cannot read the header of {name}"))?;
-        let index = headers
-            .iter()
-            .position(|header| header == self.column)
-            .ok_or_else(|| anyhow!("{name} has no column `{}`", self.column))?;
+        let mut records = Records::open(&self.input, &[&self.column])?;
         let mut values = Vec::new();
-        for record in reader.records() {
-            let record = record.with_context(|| format!("cannot read {name}"))?;
-            let line = record.position().map_or(0, csv::Position::line);
-            let text = record.get(index).unwrap_or("");
-            let value: f64 =
-                text.parse().map_err(|_| anyhow!("{name}, line {line}: `{text}` is not a number"))?;
-            if !value.is_finite() {
-                bail!("{name}, line {line}: `{text}` is not a finite number");
-            }
-            values.push(value);
+        while records.advance()? {
+            values.push(records.number()?);
         }
         if values.is_empty() {
-            bail!("{name} has no rows; it needs one per client");
+            bail!("{} has no rows; it needs one per client", records.name());
         }
         Ok(values)
     }

@@ -1,17 +1,14 @@
 //! `dp release`: a private statistic of a CSV column after every row.
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use dp_mechanisms::exact::{ExactMechanism, ExactPlan};
-use dp_mechanisms::{
-    DurableMechanism, Footprint, Mechanism, Participation, Plan, Relation, Resumable, Seed, StateFile,
-};
-use indicatif::{ProgressBar, ProgressStyle};
+use dp_mechanisms::{DurableMechanism, Footprint, Mechanism, Participation, Plan, Relation, Resumable, Seed};
 
-use crate::arguments::{self, BudgetArguments, Usage};
+use crate::arguments::{self, NoiseArguments, OutputArguments, Usage};
+use crate::output;
 use crate::plot::{self, Curve, Panel};
 use crate::rows::{Row, Rows};
 use crate::sink::{Format, Line, Sink};
@@ -58,36 +55,17 @@ pub(crate) struct Release {
     /// With --exact, values are rounded to multiples of this [default: a power of two near 1/65536 of the bounds]
     #[arg(long, value_name = "UNIT", requires = "exact", allow_negative_numbers = true)]
     grid: Option<f64>,
-    /// Keep the state here, sealed, so that the run can be continued
-    #[arg(long, value_name = "FILE")]
-    state: Option<PathBuf>,
-    /// The key of the state [default: the state's name with .key appended; made if there is none]
-    #[arg(long, value_name = "FILE", requires = "state")]
-    state_key: Option<PathBuf>,
     /// The most rows that become durable, and visible, together
     #[arg(long, value_name = "ROWS", default_value = "1024", value_parser = arguments::steps)]
     group: usize,
-    /// Where releases go, or - for standard output
-    #[arg(long, value_name = "FILE|-", default_value = "-")]
-    output: PathBuf,
-    /// Draw the releases with their 95 % band
-    #[arg(long, value_name = "FILE.svg")]
-    plot: Option<PathBuf>,
-    /// Write one JSON object per line instead of CSV
-    #[arg(long)]
-    json: bool,
-    /// NOT PRIVATE: noise that everybody can repeat and subtract, for tests and demonstrations
-    #[arg(long, value_name = "NUMBER")]
-    reproducible_seed: Option<u64>,
     #[command(flatten)]
-    budget: BudgetArguments,
+    output: OutputArguments,
+    #[command(flatten)]
+    noise: NoiseArguments,
 }
 
 impl Release {
     pub(crate) fn run(&self) -> Result<()> {
-        if self.reproducible_seed.is_some() {
-            eprintln!("warning: --reproducible-seed makes releases that are NOT PRIVATE");
-        }
         if self.exact {
             self.run_with(Stream::<ExactMechanism>::open(
                 self,
@@ -100,11 +78,12 @@ impl Release {
     }
 
     fn run_with<M: Resumable<Plan: Clone>>(&self, mut stream: Stream<M>) -> Result<()> {
-        let format = if self.json { Format::Json } else { Format::Csv };
-        let mut sink = Sink::open(&self.output, format, self.state.is_some(), self.plot.is_some())?;
+        let OutputArguments { output, plot, json, .. } = &self.output;
+        let format = if *json { Format::Json } else { Format::Csv };
+        let mut sink = Sink::open(output, format, self.output.is_resumable(), plot.is_some())?;
         stream.show_again(&mut sink)?;
-        let progress = self.progress(stream.step());
-        let rows = Rows::open(&self.input, &self.column, stream.step(), self.group.min(1024))?;
+        let progress = output::progress(&self.input, self.steps, stream.step());
+        let rows = Rows::open(&self.input, &self.column, stream.step(), self.group.min(1024));
         while let Some(first) = rows.wait() {
             let mut problem = None;
             let mut next = Some(first);
@@ -131,14 +110,14 @@ impl Release {
         }
         stream.finish(&mut sink)?;
         progress.finish_and_clear();
-        match &self.plot {
+        match plot {
             Some(path) => self.draw(path, sink.lines()),
             None => Ok(()),
         }
     }
 
     fn plan(&self) -> Result<Plan> {
-        let budget = self.budget.required()?;
+        let budget = self.noise.budget.required()?;
         let workload = arguments::workload(&self.workload)?;
         let (low, high) = self.bounds;
         let footprint =
@@ -148,7 +127,7 @@ impl Release {
     }
 
     fn exact_plan(&self) -> Result<ExactPlan> {
-        let budget = self.budget.exact()?;
+        let budget = self.noise.budget.exact()?;
         let workload = arguments::workload(&self.workload)?;
         let (low, high) = self.bounds;
         let footprint =
@@ -174,31 +153,15 @@ impl Release {
         stream.stage(value).with_context(|| format!("line {}", row.line))
     }
 
-    fn progress(&self, done: usize) -> ProgressBar {
-        if self.input == Path::new("-") || !std::io::stderr().is_terminal() {
-            return ProgressBar::hidden();
-        }
-        let bar = ProgressBar::new(self.steps as u64).with_position(done as u64);
-        match ProgressStyle::with_template("{bar:40} {pos}/{len} steps, {per_sec}, {eta} left") {
-            Ok(style) => bar.with_style(style),
-            Err(_) => bar,
-        }
-    }
-
     fn draw(&self, path: &Path, lines: &[Line]) -> Result<()> {
         if lines.is_empty() {
             bail!("nothing was released, so there is nothing to draw in `{}`", path.display());
         }
-        let curve = Curve {
-            label: "release, with the band that holds 95 % of the noise".to_owned(),
-            colour: plot::BLUE,
-            points: lines.iter().map(|line| (line.step as f64, line.release)).collect(),
-            band: lines
-                .iter()
-                .map(|line| (line.release, 1.96 * line.standard_deviation))
-                .map(|(centre, half)| (centre - half, centre + half))
-                .collect(),
-        };
+        let curve = Curve::noisy(
+            "release, with the band that holds 95 % of the noise".to_owned(),
+            plot::BLUE,
+            lines.iter().map(|line| (line.step as f64, line.release, line.standard_deviation)),
+        );
         let panel = Panel {
             title: format!("{} of {}", self.workload, self.column),
             horizontal: "step".to_owned(),
@@ -230,8 +193,8 @@ impl<M: Resumable<Plan: Clone>> Stream<M> {
         plan: M::Plan,
         standard_deviation: fn(&M::Plan, usize) -> Option<f64>,
     ) -> Result<Self> {
-        let seed = command.reproducible_seed.map(Seed::reproducible);
-        let engine = match (&command.state, seed) {
+        let seed = command.noise.reproducible_seed().map(Seed::reproducible);
+        let engine = match (command.output.open_state()?, seed) {
             (None, seed) => {
                 let seed = match seed {
                     Some(seed) => seed,
@@ -239,8 +202,7 @@ impl<M: Resumable<Plan: Clone>> Stream<M> {
                 };
                 Engine::Volatile { mechanism: Box::new(M::start(plan.clone(), 1, seed)?), staged: Vec::new() }
             }
-            (Some(path), seed) => {
-                let file = StateFile::open(path, command.state_key.as_deref())?;
+            (Some(file), seed) => {
                 let mechanism = match seed {
                     Some(seed) => DurableMechanism::open_reproducible(plan.clone(), 1, file, seed)?,
                     None => DurableMechanism::open(plan.clone(), 1, file)?,

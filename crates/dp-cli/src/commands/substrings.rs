@@ -38,12 +38,12 @@ impl Substrings {
             let words = super::lines(path, "the dictionary")?;
             let encoding = Dictionary::new(words, relation)
                 .with_context(|| format!("the dictionary in `{}` cannot be used", path.display()))?;
-            return self.counting.run(encoding, &columns, |_, fields| letter(fields));
+            return self.counting.count(encoding, &columns, |_, fields| letter(fields));
         }
         let (Some(alphabet), Some(length)) = (&self.alphabet, self.length) else {
             return Err(Usage::error("give --alphabet and --length, or --dictionary"));
         };
         let encoding = Encoding::new(alphabet.chars(), length, relation).map_err(Usage::error)?;
-        self.counting.run(encoding, &columns, |_, fields| letter(fields))
+        self.counting.count(encoding, &columns, |_, fields| letter(fields))
     }
 }

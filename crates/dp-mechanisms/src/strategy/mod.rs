@@ -323,3 +323,18 @@ pub fn practical_limit(name: &str) -> usize {
         _ => usize::MAX,
     }
 }
+
+/// Whether a strategy's noise filter keeps a value of every step for every coordinate, and not just a few.
+pub fn remembers_every_step(name: &str) -> bool {
+    matches!(
+        name,
+        "sqrt"
+            | "normalized-sqrt"
+            | "scaled-sqrt"
+            | "optimal"
+            | "optimal-toeplitz"
+            | "group"
+            | "anytime"
+            | "honaker-full"
+    )
+}

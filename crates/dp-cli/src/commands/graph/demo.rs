@@ -151,7 +151,8 @@ fn draw(
     root.fill(&WHITE)?;
     let area = root
         .titled("Messages across 2000 cuts of a karate club, after 52 private weeks", ("sans-serif", 24))?;
-    let titles = ["projected to a graph", "negative weights set to zero"];
+    let titles =
+        ["projected to a graph (darker: more cuts)", "negative weights set to zero (darker: more cuts)"];
     for ((area, values), title) in area.split_evenly((1, 2)).iter().zip([projected, clipped]).zip(titles) {
         let mut chart = ChartBuilder::on(area)
             .caption(title, ("sans-serif", 19))
@@ -165,7 +166,10 @@ fn draw(
             .y_desc("private cut")
             .x_label_formatter(&|value| format!("{value:.0}"))
             .y_label_formatter(&|value| format!("{value:.0}"))
+            .axis_desc_style(("sans-serif", 16))
+            .label_style(("sans-serif", 14))
             .light_line_style(WHITE)
+            .bold_line_style(BLACK.mix(0.12))
             .draw()?;
         let cell = largest / CELLS as f64;
         let place = |value: f64| ((value / cell).max(0.0) as usize).min(CELLS - 1);

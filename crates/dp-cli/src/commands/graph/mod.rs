@@ -9,13 +9,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use dp_apps::graph::{CutEncoding, FunctionStream, GraphFunction, VertexPairs, degree_histogram};
-use dp_mechanisms::{
-    DurableMechanism, Footprint, Mechanism, Participation, Plan, Relation, Seed, StateFile, Workload,
-};
+use dp_mechanisms::{DurableMechanism, Footprint, Mechanism, Participation, Plan, Relation, Seed, Workload};
 
 use self::series::{Answer, Series};
 use self::updates::Batches;
-use crate::arguments::{self, BudgetArguments, Usage};
+use crate::arguments::{self, NoiseArguments, OutputArguments, Usage};
 use crate::plot::{self, Curve, Panel};
 
 /// Release cuts, weights or a function of a graph from a CSV of edge updates
@@ -26,7 +24,8 @@ use crate::plot::{self, Curve, Panel};
 /// For weights and cuts one update is protected, with a weight in --weights. For functions of the graph (edges, forest,
 /// triangles, stars, high-degree, degrees) the graph only grows, and one edge is protected with all its insertions.
 ///
-/// With --state the run can be interrupted and continued: give the same rows again, followed by those of new steps.
+/// With --state and --output FILE the run can be interrupted and continued: give the same rows again, followed by those of
+/// new steps.
 #[derive(Args)]
 pub(crate) struct Graph {
     /// What to release
@@ -65,29 +64,13 @@ pub(crate) struct Graph {
     /// A name that `dp plan` lists, or auto for the best
     #[arg(long, default_value = "auto")]
     strategy: String,
-    /// Keep the state here, sealed, so that the run can be continued; needs --output
-    #[arg(long, value_name = "FILE")]
-    state: Option<PathBuf>,
-    /// The key of the state [default: the state's name with .key appended; made if there is none]
-    #[arg(long, value_name = "FILE", requires = "state")]
-    state_key: Option<PathBuf>,
-    /// Where releases go, or - for standard output
-    #[arg(long, value_name = "FILE|-", default_value = "-")]
-    output: PathBuf,
-    /// Draw the releases with their 95 % bands
-    #[arg(long, value_name = "FILE.svg")]
-    plot: Option<PathBuf>,
-    /// Write one JSON object per line instead of CSV
-    #[arg(long)]
-    json: bool,
-    /// NOT PRIVATE: noise that everybody can repeat and subtract, for tests and demonstrations
-    #[arg(long, value_name = "NUMBER")]
-    reproducible_seed: Option<u64>,
     /// Release the messages of a karate club instead, and write graph.csv and graph.svg into a directory
     #[arg(long, value_name = "DIR", conflicts_with_all = ["input", "state", "plot"])]
     demo: Option<PathBuf>,
     #[command(flatten)]
-    budget: BudgetArguments,
+    output: OutputArguments,
+    #[command(flatten)]
+    noise: NoiseArguments,
 }
 
 /// What the command can release.
@@ -114,7 +97,7 @@ enum What {
 impl Graph {
     pub(crate) fn run(&self) -> Result<()> {
         if let Some(directory) = &self.demo {
-            return demo::run(directory, self.json);
+            return demo::run(directory, self.output.json);
         }
         // The parser lets nothing else through.
         let (Some(release), Some(input), Some(vertices), Some(steps), Some(relation)) =
@@ -124,25 +107,23 @@ impl Graph {
                 "say what to release, and give --input, --vertices, --steps and --relation",
             ));
         };
-        if self.reproducible_seed.is_some() {
-            eprintln!("warning: --reproducible-seed makes releases that are NOT PRIVATE");
-        }
-        if self.state.is_some() && self.output == Path::new("-") {
+        let OutputArguments { output, plot, json, .. } = &self.output;
+        if self.output.is_resumable() && output == Path::new("-") {
             return Err(Usage::error(
                 "--state needs --output FILE: the file tells which steps have been shown",
             ));
         }
-        if self.plot.is_some() && release == What::Weights {
+        if plot.is_some() && release == What::Weights {
             return Err(Usage::error("too many curves for --plot; release cuts or a function"));
         }
         let mut encoder = self.encoder(release, vertices)?;
-        let budget = self.budget.required()?;
+        let budget = self.noise.budget.required()?;
         let strategy = arguments::strategy(&self.strategy, &Workload::count(), steps, Participation::Single)?;
         let plan = Plan::new(strategy, encoder.footprint(relation)?, budget)
             .context("this combination cannot be calibrated")?;
         let mut engine = self.engine(&plan, encoder.dimension())?;
         let names = encoder.names();
-        let mut series = Series::open(&self.output, self.json, self.state.is_some(), names)?;
+        let mut series = Series::open(output, *json, self.output.is_resumable(), names)?;
         let show = |series: &mut Series, encoder: &Encoder, step: usize, values: &[f64]| {
             let deviation = plan.standard_deviation(step).unwrap_or(f64::NAN);
             series.write(step, &encoder.answers(values, deviation)?)
@@ -171,7 +152,7 @@ impl Graph {
         }
         // The last release stays in the state until the next one, so that an output that lost it can be repaired.
         series.make_durable()?;
-        match &self.plot {
+        match plot {
             Some(path) => draw(path, &series),
             None => Ok(()),
         }
@@ -203,19 +184,16 @@ impl Graph {
     }
 
     fn engine(&self, plan: &Plan, dimension: usize) -> Result<Engine> {
-        let seed = self.reproducible_seed.map(Seed::reproducible);
-        Ok(match &self.state {
+        let seed = self.noise.reproducible_seed().map(Seed::reproducible);
+        Ok(match self.output.open_state()? {
             None => Engine::Volatile(Box::new(match seed {
                 Some(seed) => Mechanism::reproducible(plan.clone(), dimension, seed)?,
                 None => Mechanism::new(plan.clone(), dimension)?,
             })),
-            Some(path) => {
-                let file = StateFile::open(path, self.state_key.as_deref())?;
-                Engine::Durable(Box::new(match seed {
-                    Some(seed) => DurableMechanism::open_reproducible(plan.clone(), dimension, file, seed)?,
-                    None => DurableMechanism::open(plan.clone(), dimension, file)?,
-                }))
-            }
+            Some(file) => Engine::Durable(Box::new(match seed {
+                Some(seed) => DurableMechanism::open_reproducible(plan.clone(), dimension, file, seed)?,
+                None => DurableMechanism::open(plan.clone(), dimension, file)?,
+            })),
         })
     }
 }
@@ -393,33 +371,26 @@ impl Engine {
 
 fn draw(path: &Path, series: &Series) -> Result<()> {
     let colours = [plot::BLUE, plot::ORANGE, plot::DARK];
-    let curves: Vec<Curve> = series
-        .names()
-        .iter()
-        .enumerate()
-        .map(|(index, name)| {
-            let answers = || series.answers().filter(move |(_, at, _)| *at == index);
-            Curve {
-                label: format!("{name}, with the band that holds 95 % of the noise"),
-                colour: colours[index % colours.len()],
-                points: answers().map(|(step, _, answer)| (step as f64, answer.release)).collect(),
-                band: answers()
-                    .map(|(_, _, answer)| (answer.release, 1.96 * answer.standard_deviation))
-                    .map(|(centre, half)| (centre - half, centre + half))
-                    .collect(),
-            }
+    let curves: Vec<Curve> = (0..series.names().len())
+        .map(|index| {
+            let answers = series.answers().filter(move |(_, at, _)| *at == index);
+            Curve::noisy(
+                "release, with the band that holds 95 % of the noise".to_owned(),
+                colours[index % colours.len()],
+                answers.map(|(step, _, answer)| (step as f64, answer.release, answer.standard_deviation)),
+            )
         })
         .collect();
     if curves.iter().all(|curve| curve.points.is_empty()) {
         bail!("nothing was released, so there is nothing to draw in `{}`", path.display());
     }
-    let panel = |curve: Curve| Panel {
-        title: String::new(),
+    let panel = |(curve, name): (Curve, &String)| Panel {
+        title: name.clone(),
         horizontal: "step".to_owned(),
         vertical: "released value".to_owned(),
         headroom: 0.15,
         curves: vec![curve],
     };
-    let panels: Vec<Panel> = curves.into_iter().map(panel).collect();
+    let panels: Vec<Panel> = curves.into_iter().zip(series.names()).map(panel).collect();
     plot::draw(path, "Private releases of a graph", &panels)
 }

@@ -1,11 +1,13 @@
 //! Several answers per step, one line each, to a file or to standard output.
 
-use std::fs::{File, OpenOptions};
-use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
+use std::fs::File;
+use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
+
+use crate::output;
 
 /// A released number.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -46,17 +48,11 @@ impl Series {
         let target = if path == Path::new("-") {
             Target::Standard(BufWriter::new(std::io::stdout()))
         } else {
-            let context = || format!("cannot write to `{}`", path.display());
-            let mut options = OpenOptions::new();
-            options.read(true).write(true).create(true).truncate(!resumable);
-            let mut file = options.open(path).with_context(context)?;
-            let mut contents = String::new();
-            file.read_to_string(&mut contents).with_context(context)?;
+            let (mut file, contents) = output::open(path, resumable)?;
             (answers, kept) = complete_steps(&contents, json, &names)
                 .with_context(|| format!("`{}` is not the output of this release", path.display()))?;
             // A step that a crash cut short is written again, whole.
-            file.set_len(kept as u64).with_context(context)?;
-            file.seek(SeekFrom::End(0)).with_context(context)?;
+            output::continue_after(&mut file, kept)?;
             Target::File(BufWriter::new(file))
         };
         let mut series = Self { target, json, names, answers };
@@ -120,7 +116,7 @@ fn complete_steps(contents: &str, json: bool, names: &[String]) -> Result<(Vec<(
     let mut answers = Vec::new();
     let (mut position, mut kept) = (0, 0);
     for (number, line) in contents.split_inclusive('\n').enumerate() {
-        let Some(text) = line.strip_suffix('\n') else { break };
+        let text = line.trim_end_matches('\n');
         position += line.len();
         if !json && number == 0 {
             if text != HEADER {

@@ -1,12 +1,13 @@
 //! Edge updates from CSV, one batch per step.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use dp_apps::graph::EdgeUpdate;
 use serde::Deserialize;
+
+use crate::records;
 
 /// The updates of one step.
 pub(super) struct Batch {
@@ -44,14 +45,7 @@ pub(super) struct Batches {
 impl Batches {
     /// Starts to read; `-` is standard input.
     pub(super) fn open(input: &Path) -> Result<Self> {
-        let is_pipe = input == Path::new("-");
-        let name = if is_pipe { "standard input".to_owned() } else { format!("`{}`", input.display()) };
-        let source: Box<dyn Read> = if is_pipe {
-            Box::new(std::io::stdin())
-        } else {
-            Box::new(File::open(input).with_context(|| format!("cannot read {name}"))?)
-        };
-        let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(source);
+        let (mut reader, name) = records::reader(input)?;
         let headers = reader.headers().with_context(|| format!("cannot read the header of {name}"))?;
         for column in ["step", "u", "v"] {
             if !headers.iter().any(|header| header == column) {
