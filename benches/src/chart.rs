@@ -110,6 +110,7 @@ where
         .configure_mesh()
         .x_desc(&chart.horizontal.0)
         .y_desc(&chart.vertical.0)
+        .x_labels(6)
         .x_label_formatter(&|value| label(*value))
         .y_label_formatter(&|value| label(*value))
         .axis_desc_style(("sans-serif", 16))

@@ -58,7 +58,8 @@ pub(crate) fn measure(task: &Task) -> Result<Cost> {
     let count = Workload::count();
     let plan = || -> Result<Plan> {
         let strategy = strategy::build(&task.strategy, &count, steps, Participation::Single)?;
-        let footprint = Footprint::scalar(0.0, 1.0, Relation::ZeroOut, Participation::Single)?;
+        // Vectors of norm at most 1: a scalar in [-1, 1], or a clipped sum.
+        let footprint = Footprint::ball(1.0, Relation::ZeroOut, Participation::Single)?;
         Ok(Plan::new(strategy, footprint, Budget::approximate(1.0, 1e-6)?)?)
     };
     if task.quantity == Quantity::Planning {
@@ -73,11 +74,7 @@ pub(crate) fn measure(task: &Task) -> Result<Cost> {
         Ok(CorrelatedNoise::new(plan.strategy().as_ref(), dimension, Side::Output, source)?)
     };
     let mechanism = |dimension: usize| {
-        let strategy = plan.strategy().clone();
-        // Vectors of norm at most 1: what a step of a clipped sum is.
-        let footprint = Footprint::ball(1.0, Relation::ZeroOut, Participation::Single)?;
-        let plan = Plan::new(strategy, footprint, *plan.budget())?;
-        Mechanism::reproducible(plan, dimension, Seed::reproducible(1)).context("the mechanism")
+        Mechanism::reproducible(plan.clone(), dimension, Seed::reproducible(1)).context("the mechanism")
     };
     let seconds = match task.quantity {
         Quantity::Planning => 0.0,
