@@ -1,1 +1,5 @@
-//! The place of private learning with correlated noise. It holds no code yet.
+//! Private learning with correlated noise.
+pub mod data;
+mod error;
+pub mod model;
+pub use error::{Error, Result};
