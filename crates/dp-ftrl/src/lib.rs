@@ -1,5 +1,30 @@
 //! Private learning with correlated noise.
+//!
+//! A trainer computes one gradient per person; [`PrivateGradients`] clips them, sums them over a batch and adds the noise
+//! of a strategy, correlated over the steps so that most of it cancels in the sum of many steps. Everything after that —
+//! the optimizer, the model, its predictions — is post-processing.
+//!
+//! | module | owns |
+//! |---|---|
+//! | [`clip`] | the bound on one person's part in a step |
+//! | [`batches`] | who takes part when, over several epochs |
+//! | [`gradients`], [`durable`] | the live object: gradients in, noisy sums out; continued later, and through crashes |
+//! | [`data`], [`model`], [`train`] | examples to learn from, what learns, and the loop around it all |
+//! | [`optimizer`] | follow the regularized leader, gradient descent with momentum |
+
+pub mod batches;
+pub mod clip;
 pub mod data;
+pub mod durable;
 mod error;
+pub mod gradients;
 pub mod model;
+pub mod optimizer;
+pub mod train;
+
+pub use batches::CyclicBatches;
+pub use clip::{ClippedSum, Clipping};
+pub use durable::DurableGradients;
 pub use error::{Error, Result};
+pub use gradients::{PrivateGradients, Step};
+pub use optimizer::{Domain, Ftrl, Rates, Sgd};

@@ -13,6 +13,7 @@
 //! | [`planner`] | evaluates the strategies for a workload and picks |
 //! | [`noise`] | where `z` comes from, and the correlated noise made of it |
 //! | [`mechanism`] | push an input, get the release |
+//! | [`inputs`] | push an input, get it back with noise: for optimizers, which compute on from there |
 //! | [`exact`] | the same in exact integers, for adversaries who look at every bit |
 //! | [`snapshot`], [`durable`] | continuing later, and surviving crashes |
 //! | [`sparse`] | a mechanism over a huge number of coordinates, few of them touched or asked for |
@@ -55,6 +56,7 @@ pub mod durable;
 mod error;
 pub mod exact;
 pub mod horizon;
+pub mod inputs;
 pub mod mechanism;
 pub mod noise;
 pub mod plan;
@@ -69,6 +71,7 @@ pub use budget::Budget;
 pub use durable::{DurableMechanism, Resumable, StateFile};
 pub use error::{Error, Result};
 pub use horizon::DoublingMechanism;
+pub use inputs::InputMechanism;
 pub use mechanism::{Mechanism, Release};
 pub use noise::{CorrelatedNoise, GaussianSource, Seed, Side};
 pub use plan::Plan;

@@ -98,6 +98,18 @@ impl Snapshot {
         &self.noise
     }
 
+    /// Refuses to continue when the noise of the last step, made again, is not the very same.
+    pub(crate) fn check_noise(&self, noise: &[f64]) -> Result<()> {
+        if noise.iter().map(|value| value.to_bits()).eq(self.noise.iter().map(|value| value.to_bits())) {
+            return Ok(());
+        }
+        Err(Error::State {
+            reason: "its noise does not come out the same here; resume with the program and on the kind of machine \
+                     that saved it"
+                .to_owned(),
+        })
+    }
+
     /// The secret part as bytes: counts as `u64`, values as the bits of `f64`, all little endian.
     pub(crate) fn encode(&self) -> Zeroizing<Vec<u8>> {
         let values = self.statistic.len() + self.noise.len() + self.releases.len();

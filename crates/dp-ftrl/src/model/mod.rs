@@ -11,7 +11,7 @@ use dp_mechanisms::{GaussianSource, Seed};
 use ndarray::aview1;
 
 use crate::data::Examples;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, check_length};
 
 /// What a hidden unit does with the sum of its inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -204,7 +204,7 @@ impl Network {
         gradient: &mut [f64],
     ) -> Result<f64> {
         self.check(parameters, features, label, workspace)?;
-        check_length("the gradient", gradient.len(), parameters.len())?;
+        check_length("the gradient", parameters.len(), gradient.len())?;
         let loss = self.forward(parameters, features, label, workspace);
         self.backward(parameters, features, label, workspace, gradient);
         Ok(loss)
@@ -232,6 +232,19 @@ impl Network {
         Ok(Score { accuracy: correct as f64 / count, loss: loss / count })
     }
 
+    /// Refuses examples of another shape.
+    pub(crate) fn check_examples(&self, examples: &Examples) -> Result<()> {
+        check_length("an example", self.widths[0], examples.width())?;
+        if examples.classes() > self.classes() {
+            return Err(Error::OutOfRange {
+                what: "number of classes of the examples",
+                value: examples.classes() as f64,
+                range: "at most that of the model",
+            });
+        }
+        Ok(())
+    }
+
     /// The number of classes.
     pub fn classes(&self) -> usize {
         self.widths[self.widths.len() - 1]
@@ -243,9 +256,9 @@ impl Network {
     }
 
     fn check(&self, parameters: &[f64], features: &[f64], label: usize, workspace: &Workspace) -> Result<()> {
-        check_length("the parameters", parameters.len(), self.parameters())?;
-        check_length("the features", features.len(), self.widths[0])?;
-        check_length("the workspace", workspace.values.len(), self.widths[1..].iter().sum())?;
+        check_length("the list of parameters", self.parameters(), parameters.len())?;
+        check_length("an example", self.widths[0], features.len())?;
+        check_length("the workspace", self.widths[1..].iter().sum(), workspace.values.len())?;
         if label >= self.classes() {
             return Err(Error::OutOfRange {
                 what: "label",
@@ -328,8 +341,4 @@ fn softmax(values: &mut [f64], label: usize) -> f64 {
     let total: f64 = values.iter().sum();
     values.iter_mut().for_each(|value| *value /= total);
     total.ln() + margin
-}
-
-fn check_length(what: &'static str, actual: usize, expected: usize) -> Result<()> {
-    if actual == expected { Ok(()) } else { Err(Error::Dimension { what, expected, actual }) }
 }
