@@ -141,6 +141,11 @@ impl Network {
         Self::new(inputs, &[], classes, Activation::Tanh)
     }
 
+    /// The number of inputs, of hidden units in each layer, and of classes.
+    pub fn widths(&self) -> &[usize] {
+        &self.widths
+    }
+
     /// The number of parameters of each layer, for [clipping](crate::Clipping) layer by layer.
     pub fn layers(&self) -> Vec<usize> {
         self.shapes().map(|(inputs, outputs)| (inputs + 1) * outputs).collect()

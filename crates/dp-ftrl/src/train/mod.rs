@@ -17,10 +17,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use dp_mechanisms::noise::UnitNoise;
-use dp_mechanisms::{
-    Budget, Error as MechanismError, GaussianSource, Plan, Relation, Seed, StateFile, Strategy, Workload,
-    strategy,
-};
+use dp_mechanisms::{Budget, GaussianSource, Plan, Relation, Seed, StateFile, Strategy, Workload, strategy};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -177,30 +174,24 @@ impl<'a> Trainer<'a> {
         &self.network
     }
 
+    /// The workload for which noise is to be correlated.
+    ///
+    /// # Errors
+    /// None for a trainer that was accepted.
+    pub fn workload(&self, aim: Aim) -> Result<Workload> {
+        match aim {
+            Aim::Sums => Ok(Workload::count()),
+            Aim::Iterates => self.optimizer.workload(self.batches.steps()),
+        }
+    }
+
     /// A strategy by name, built for the number of steps, the participation, and what its noise is meant to cancel in.
     ///
     /// # Errors
     /// An unknown name, or a workload that the strategy does not serve.
     pub fn strategy(&self, name: &str, aim: Aim) -> Result<Arc<dyn Strategy>> {
-        let steps = self.batches.steps();
-        let workload = match aim {
-            Aim::Sums => Workload::count(),
-            Aim::Iterates => self.optimizer.workload(steps)?,
-        };
-        Ok(strategy::build(name, &workload, steps, self.batches.participation())?)
-    }
-
-    /// As [`Trainer::strategy`], for the iterates where the strategy can, and for prefix sums otherwise.
-    ///
-    /// # Errors
-    /// As [`Trainer::strategy`] for prefix sums.
-    pub fn best_strategy(&self, name: &str) -> Result<(Arc<dyn Strategy>, Aim)> {
-        match self.strategy(name, Aim::Iterates) {
-            Err(Error::Mechanism(MechanismError::NotApplicable { .. })) => {
-                Ok((self.strategy(name, Aim::Sums)?, Aim::Sums))
-            }
-            built => Ok((built?, Aim::Iterates)),
-        }
+        let (steps, participation) = (self.batches.steps(), self.batches.participation());
+        Ok(strategy::build(name, &self.workload(aim)?, steps, participation)?)
     }
 
     /// Private training, with secret noise from the operating system.
