@@ -18,12 +18,16 @@ use crate::error::{Error, Result, check_count};
 /// good, while shuffling again for each epoch can bring the same example in two steps in a row and has separation 1.
 /// "One person" is one example: who owns several of them is protected only if they are merged into one gradient.
 ///
-/// There is no discount for a secret random choice of the batches (amplification by sampling). For a banded strategy it
-/// would be sound to let every example choose one of b rounds of steps and to sample each round independently at every
-/// visit: bands no wider than b then meet each example's round in one column at a time, and the run is a sequence of
-/// subsampled Gaussian mechanisms. Turning that into a budget takes an accountant for the *subsampled* Gaussian
-/// mechanism (its privacy loss distribution, composed with proven rounding), which the budgets here are not: they
-/// calibrate the plain Gaussian mechanism, for which they are exact.
+/// # No amplification by sampling
+/// A secret random choice of who takes part buys nothing here, although it could for a *banded* C: divide the examples
+/// into b fixed groups, let step t draw from group `t mod b` only, each example independently with probability q, and let C
+/// have at most b bands. The columns of the steps of one group then do not overlap, so what is released about the group
+/// is a sequence of Gaussian mechanisms, one for each visit, each on a sample of rate q. Their composition is far more
+/// private than the Gaussian mechanism on everybody — but it is not a Gaussian mechanism. Its (ε, δ) needs an accountant
+/// for the *sampled* Gaussian mechanism (the privacy loss distribution of a mixture, composed over the visits with errors
+/// rounded to the safe side) and a plan that knows the rate. The budgets of this workspace know one curve, that of the
+/// plain Gaussian mechanism, for which they are exact; a μ that stood for anything else would be wrong at every ε but
+/// one. Until such an accountant exists and is verified, the noise is that of everybody taking part.
 ///
 /// # Example
 /// ```

@@ -44,6 +44,14 @@ pub enum Error {
         /// The rule that the noise was made for.
         expected: String,
     },
+    /// A strategy was built for another workload than the one that is needed.
+    #[error("the strategy serves the workload {actual}; build it for {expected}")]
+    Workload {
+        /// The workload that the strategy serves.
+        actual: String,
+        /// The workload that is needed.
+        expected: &'static str,
+    },
     /// A state was asked for in the middle of a batch, where it would forget or repeat somebody's gradient.
     #[error("the batch holds {added} gradients; finish it before saving the state")]
     UnfinishedBatch {

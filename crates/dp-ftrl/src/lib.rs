@@ -9,8 +9,10 @@
 //! | [`clip`] | the bound on one person's part in a step |
 //! | [`batches`] | who takes part when, over several epochs |
 //! | [`gradients`], [`durable`] | the live object: gradients in, noisy sums out; continued later, and through crashes |
-//! | [`data`], [`model`], [`train`] | examples to learn from, what learns, and the loop around it all |
 //! | [`optimizer`] | follow the regularized leader, gradient descent with momentum |
+//! | [`iterates`] | the noise in an optimizer's iterates, for any strategy |
+//! | [`regret`] | what a run lost, measured and bounded |
+//! | [`data`], [`model`], [`train`] | examples to learn from, what learns, and the loop around it all |
 
 pub mod batches;
 pub mod clip;
@@ -18,8 +20,10 @@ pub mod data;
 pub mod durable;
 mod error;
 pub mod gradients;
+pub mod iterates;
 pub mod model;
 pub mod optimizer;
+pub mod regret;
 pub mod train;
 
 pub use batches::CyclicBatches;
@@ -28,3 +32,4 @@ pub use durable::DurableGradients;
 pub use error::{Error, Result};
 pub use gradients::{PrivateGradients, Step};
 pub use optimizer::{Domain, Ftrl, Rates, Sgd};
+pub use regret::{Regret, RegretBound};

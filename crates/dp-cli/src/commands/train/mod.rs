@@ -37,6 +37,9 @@ struct Learning {
     /// The last rows of a CSV file are for testing and NOT protected [default: a fifth of the rows]
     #[arg(long, value_name = "ROWS")]
     test_rows: Option<usize>,
+    /// Choose settings with this: the last ROWS training examples take the place of the test examples
+    #[arg(long, value_name = "ROWS")]
+    validation_rows: Option<usize>,
     /// The model
     #[arg(long, value_enum, default_value = "logistic")]
     model: Model,
@@ -53,7 +56,7 @@ struct Learning {
     #[arg(long, value_name = "B", default_value = "4")]
     batch: usize,
     /// The learning rate
-    #[arg(long, default_value = "0.1", allow_negative_numbers = true)]
+    #[arg(long, default_value = "0.025", allow_negative_numbers = true)]
     rate: f64,
     /// The momentum, from 0 to below 1
     #[arg(long, default_value = "0.9", allow_negative_numbers = true)]
@@ -77,6 +80,18 @@ enum Model {
 impl Learning {
     /// The examples to train with, and those to test with.
     fn examples(&self) -> Result<(Examples, Examples)> {
+        let (train, test) = self.all_examples()?;
+        let Some(rows) = self.validation_rows else { return Ok((train, test)) };
+        match train.len().checked_sub(rows) {
+            Some(rest) if rest > 0 && rows > 0 => Ok(train.split_at(rest)?),
+            _ => Err(Usage::error(format!(
+                "{rows} of {} training examples cannot be held back; leave at least one for each purpose",
+                train.len()
+            ))),
+        }
+    }
+
+    fn all_examples(&self) -> Result<(Examples, Examples)> {
         if self.data == "digits" {
             return Ok(digits()?);
         }

@@ -1,0 +1,8 @@
+//! Private learning through its public interface.
+
+mod clipping;
+mod examples;
+mod gradients;
+mod momentum;
+mod optimizers;
+mod regret;
