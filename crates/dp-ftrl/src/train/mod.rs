@@ -133,6 +133,13 @@ pub struct SavedModel {
     epochs: Vec<Epoch>,
 }
 
+impl SavedModel {
+    /// The number of steps that the model has taken.
+    pub fn step(&self) -> usize {
+        self.step
+    }
+}
+
 #[derive(Debug)]
 struct Part {
     sum: ClippedSum,
@@ -401,5 +408,22 @@ impl Training<'_> {
             self.parts.par_iter_mut().zip(batch.par_chunks(size)).try_for_each(work)?;
         }
         self.parts.iter_mut().try_for_each(|part| self.source.absorb(&mut part.sum))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_contains_everybody_once_and_depends_on_its_number() {
+        let order = shuffled(1000, 7);
+        let mut sorted = order.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..1000).collect::<Vec<_>>());
+        assert_eq!(order, shuffled(1000, 7));
+        let fixed = order.iter().zip(shuffled(1000, 8)).filter(|(a, b)| **a == *b).count();
+        // Two random orders agree in one place on average, and in ten or more with probability 1e-7.
+        assert!(fixed < 10, "{fixed}");
     }
 }
