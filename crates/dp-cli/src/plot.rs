@@ -163,6 +163,7 @@ fn draw_dots(
         .configure_mesh()
         .x_desc("ε (logarithmic); bars: two standard errors")
         .y_desc(vertical)
+        .x_label_formatter(&ToString::to_string)
         .y_label_formatter(&|value| label(*value, high - low))
         .axis_desc_style(("sans-serif", 16))
         .label_style(("sans-serif", 14))

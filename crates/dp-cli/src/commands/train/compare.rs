@@ -9,7 +9,7 @@ use dp_ftrl::train::{Accuracy, Aim, Comparison, Contestant, Trainer};
 use dp_mechanisms::{Budget, Relation, Strategy};
 use serde::Serialize;
 
-use super::{Learning, progress};
+use super::{Learning, progress, spinner};
 use crate::arguments::Usage;
 use crate::output::{self, Table};
 use crate::plot::{self, Dots, Measured};
@@ -53,6 +53,7 @@ pub(crate) struct Compare {
 
 #[derive(Serialize)]
 struct Report {
+    training_examples: usize,
     steps: usize,
     runs: usize,
     delta: f64,
@@ -91,11 +92,13 @@ impl Compare {
             .iter()
             .map(|epsilon| Budget::approximate(*epsilon, self.delta).map_err(Usage::error))
             .collect::<Result<_>>()?;
+        let choosing = spinner("building the strategies");
         let contestants: Vec<Contestant> = self
             .strategies
             .iter()
             .map(|name| Ok(Contestant { name: name.clone(), strategy: strategy(&trainer, name)? }))
             .collect::<Result<_>>()?;
+        choosing.finish_and_clear();
         let comparison = Comparison {
             network,
             train: &train,
@@ -108,6 +111,7 @@ impl Compare {
         let accuracies = comparison.run(&contestants, &budgets, || bar.inc(1)).map_err(Usage::error)?;
         bar.finish_and_clear();
         let report = Report {
+            training_examples: train.len(),
             steps: trainer.batches().steps(),
             runs: self.runs,
             delta: self.delta,
@@ -123,13 +127,11 @@ impl Compare {
     fn rows(&self, accuracies: &[Vec<Accuracy>]) -> Vec<Row> {
         let row = |(index, name): (usize, &String)| {
             let own = &accuracies[index];
-            let before = index.checked_sub(1).map(|index| &accuracies[index]);
+            let before = index.checked_sub(1).map(|index| (&self.strategies[index], &accuracies[index]));
             let cell = |(column, accuracy): (usize, &Accuracy)| {
                 let estimate = accuracy.estimate();
-                // Only rows with a column per budget can be compared column by column.
-                let rival =
-                    before.filter(|rival| rival.len() == own.len() && own.len() == self.epsilons.len());
-                let lead = rival.map(|rival| accuracy.lead_over(&rival[column]));
+                let rival = before.filter(|(rival, _)| name != "none" && *rival != "none");
+                let lead = rival.map(|(_, rival)| accuracy.lead_over(&rival[column]));
                 Cell {
                     epsilon: (name != "none").then(|| self.epsilons[column]),
                     accuracy: estimate.mean,
@@ -197,13 +199,8 @@ impl Compare {
             })
             .collect();
         let title = format!(
-            "Accuracy against ε: {} steps, one training example takes part {}",
-            report.steps,
-            if self.learning.epochs == 1 {
-                "once".to_owned()
-            } else {
-                format!("{} times", self.learning.epochs)
-            }
+            "{}, {} training examples: accuracy after {} steps, each person in {} of them",
+            self.learning.data, report.training_examples, report.steps, self.learning.epochs
         );
         plot::draw_against_budget(path, &title, "test accuracy in %", &series)
     }

@@ -6,6 +6,7 @@ mod run;
 use std::fs::File;
 use std::io::IsTerminal;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
@@ -56,7 +57,7 @@ struct Learning {
     #[arg(long, value_name = "B", default_value = "4")]
     batch: usize,
     /// The learning rate
-    #[arg(long, default_value = "0.025", allow_negative_numbers = true)]
+    #[arg(long, default_value = "0.05", allow_negative_numbers = true)]
     rate: f64,
     /// The momentum, from 0 to below 1
     #[arg(long, default_value = "0.9", allow_negative_numbers = true)]
@@ -147,6 +148,16 @@ fn progress(length: usize, unit: &str) -> ProgressBar {
         Ok(style) => bar.with_style(style),
         Err(_) => bar,
     }
+}
+
+/// A sign of life on standard error where a person looks.
+fn spinner(message: &'static str) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let spinner = ProgressBar::new_spinner().with_message(message);
+    spinner.enable_steady_tick(Duration::from_millis(100));
+    spinner
 }
 
 fn percent(share: f64) -> String {

@@ -11,7 +11,7 @@ use dp_mechanisms::budget::Kind;
 use dp_mechanisms::{Participation, Plan, Relation, StateFile};
 use serde::Serialize;
 
-use super::{Learning, percent, progress};
+use super::{Learning, percent, progress, spinner};
 use crate::arguments::{self, BudgetArguments, Usage};
 use crate::output::{self, Table};
 use crate::plot::{self, Curve, Panel};
@@ -29,7 +29,7 @@ pub(crate) struct Train {
     #[command(flatten)]
     learning: Learning,
     /// How noise is correlated: a name that `dp plan` lists, auto for the best, or none for no noise and NO PRIVACY
-    #[arg(long, value_name = "NAME|none", default_value = "blt")]
+    #[arg(long, value_name = "NAME|none", default_value = "auto")]
     strategy: String,
     /// What the noise is to cancel in: the model with its momentum, or the plain running sum of gradients
     #[arg(long, value_enum, default_value = "momentum")]
@@ -181,8 +181,10 @@ impl Train {
         })?;
         let workload = trainer.workload(self.workload.aim())?;
         let batches = trainer.batches();
+        let choosing = spinner("choosing and calibrating the noise");
         let strategy =
             arguments::strategy(&self.strategy, &workload, batches.steps(), batches.participation())?;
+        choosing.finish_and_clear();
         let privacy = Privacy { strategy, relation, budget };
         match (&self.state, self.reproducible_seed) {
             (None, None) => Ok(trainer.start(&privacy)?),
