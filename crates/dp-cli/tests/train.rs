@@ -27,13 +27,12 @@ fn outcome(report: &Value) -> Vec<(Value, Value)> {
 
 /// Sixty people: whoever has `a` above `b` says yes.
 fn table(directory: &Path) -> String {
-    let mut rows = "a,answer,b\n".to_owned();
-    for i in 0..60_u32 {
+    let row = |i: u32| {
         let (a, b) = (i * 37 % 60, i * 23 % 60 + 1);
-        rows += &format!("{a},{},{b}\n", if a > b { "yes" } else { "no" });
-    }
+        format!("{a},{},{b}\n", if a > b { "yes" } else { "no" })
+    };
     let path = directory.join("people.csv");
-    fs::write(&path, rows).unwrap();
+    fs::write(&path, format!("a,answer,b\n{}", (0..60).map(row).collect::<String>())).unwrap();
     path.to_str().unwrap().to_owned()
 }
 

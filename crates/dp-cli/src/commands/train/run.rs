@@ -141,7 +141,13 @@ impl Train {
             fs::write(path, text).with_context(|| format!("cannot write `{}`", path.display()))?;
         }
         if let Some(path) = &self.plot {
-            draw(path, training.epochs(), &guarantee)?;
+            let untrained =
+                trainer.network().score(&trainer.network().initial(self.learning.order), &test)?;
+            let title = match plan {
+                None => "no noise, NOT PRIVATE".to_owned(),
+                Some(plan) => format!("noise: {}, {}", plan.strategy().name(), budget(plan)),
+            };
+            draw(path, title, untrained.accuracy, training.epochs())?;
         }
         let aim = self.workload.aim();
         let report = Report {
@@ -202,10 +208,7 @@ impl Train {
         let Some(plan) = plan else {
             return "Nothing is guaranteed: the model was trained without noise.".to_owned();
         };
-        let budget = match plan.budget().kind() {
-            Kind::Approximate { epsilon, delta } => format!("({epsilon}, {delta:e})-differentially private"),
-            _ => format!("{}-Gaussian differentially private", plan.budget().mu()),
-        };
+        let budget = budget(plan);
         let protected = match plan.footprint().relation() {
             Relation::ZeroOut => "whether any one training example was used at all",
             Relation::Replace => "what any one training example was",
@@ -224,6 +227,14 @@ impl Train {
             "The models after all {} steps together are {budget} about {protected}, which took part {often}.{exception}",
             plan.steps()
         )
+    }
+}
+
+/// The budget in words.
+fn budget(plan: &Plan) -> String {
+    match plan.budget().kind() {
+        Kind::Approximate { epsilon, delta } => format!("({epsilon}, {delta:e})-differentially private"),
+        _ => format!("{}-Gaussian differentially private", plan.budget().mu()),
     }
 }
 
@@ -253,16 +264,17 @@ fn print(report: &Report) -> Result<()> {
     output::line(&report.guarantee)
 }
 
-fn draw(path: &Path, epochs: &[Epoch], guarantee: &str) -> Result<()> {
+fn draw(path: &Path, title: String, untrained: f64, epochs: &[Epoch]) -> Result<()> {
+    let scores = epochs.iter().map(|epoch| (epoch.steps as f64, 100.0 * epoch.accuracy));
     let curve = Curve {
-        label: "accuracy on test examples".to_owned(),
+        label: "accuracy on test examples, after each epoch".to_owned(),
         colour: plot::BLUE,
-        points: epochs.iter().map(|epoch| (epoch.epoch as f64, 100.0 * epoch.accuracy)).collect(),
+        points: std::iter::once((0.0, 100.0 * untrained)).chain(scores).collect(),
         band: Vec::new(),
     };
     let panel = Panel {
-        title: guarantee.to_owned(),
-        horizontal: "epoch".to_owned(),
+        title,
+        horizontal: "step".to_owned(),
         vertical: "accuracy in %".to_owned(),
         headroom: 0.15,
         curves: vec![curve],
