@@ -64,6 +64,27 @@ pub enum Error {
         /// The step.
         step: usize,
     },
+    /// A word that names nothing.
+    #[error("`{text}` is not a {what}; expected {expected}")]
+    Parse {
+        /// What was asked for.
+        what: &'static str,
+        /// The word.
+        text: String,
+        /// The words that are known.
+        expected: &'static str,
+    },
+    /// The data cannot be learned from.
+    #[error(transparent)]
+    Data(#[from] crate::data::DataError),
+    /// A saved model cannot be continued.
+    #[error(
+        "the saved model cannot be continued: {reason}; restore what was saved, or start a new state elsewhere"
+    )]
+    SavedModel {
+        /// Why not.
+        reason: &'static str,
+    },
     /// The mechanism refused.
     #[error(transparent)]
     Mechanism(#[from] dp_mechanisms::Error),

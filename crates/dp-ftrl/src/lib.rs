@@ -12,15 +12,19 @@
 //! | [`optimizer`] | follow the regularized leader, gradient descent with momentum |
 //! | [`iterates`] | the noise in an optimizer's iterates, for any strategy |
 //! | [`regret`] | what a run lost, measured and bounded |
+//! | [`data`], [`model`], [`train`] | examples to learn from, what learns, and the loop around it all |
 
 pub mod batches;
 pub mod clip;
+pub mod data;
 pub mod durable;
 mod error;
 pub mod gradients;
 pub mod iterates;
+pub mod model;
 pub mod optimizer;
 pub mod regret;
+pub mod train;
 
 pub use batches::CyclicBatches;
 pub use clip::{ClippedSum, Clipping};

@@ -6,3 +6,4 @@ mod gradients;
 mod momentum;
 mod optimizers;
 mod regret;
+mod training;
