@@ -81,7 +81,7 @@ fn norms_of_the_root() -> Vec<Row> {
         })
         .corrected(rounds_to("131071"), "all of them: the norm exceeds the bound by 0.100 at n = 2 and by 0.137 in the limit"),
         Row::new("Theorem 2", "horizons up to 2^16 that break the bound on E2", rounds_to("0"), |_| {
-            Ok(broken(|n| printed_upper_bound(n)) as f64)
+            Ok(broken(printed_upper_bound) as f64)
         })
         .corrected(rounds_to("6"), "n = 1 … 6; one release of one input has E2 = 1 and the bound is 0.863"),
         Row::new("Corollary 39", "horizons up to 2^16 that break (1 + ln(n)/π)²", rounds_to("0"), |_| {

@@ -36,10 +36,7 @@ struct Arguments {
     /// Keep the outcomes under benches/record; needs --full.
     #[arg(long)]
     record: bool,
-    /// Do not draw the figures.
-    #[arg(long)]
-    no_plots: bool,
-    /// Only rows whose place, statement or paper contains this text.
+    /// Only rows whose place, statement or paper contains this text, and no figures.
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
 }
@@ -107,7 +104,7 @@ fn main() -> Result<ExitCode> {
     } else {
         println!("{text}");
     }
-    if !arguments.no_plots && arguments.only.is_none() {
+    if arguments.only.is_none() {
         eprintln!("figures in {}", figures::draw(&lab, arguments.full)?.display());
     }
     Ok(exit_code(&sections))
@@ -148,7 +145,7 @@ fn count(sections: &[Section], verdict: Verdict) -> usize {
 
 /// A table for each paper, the reasons of its corrections below it, and the totals at the end.
 fn markdown(sections: &[Section]) -> String {
-    let mut text = String::new();
+    let mut parts = Vec::new();
     for section in sections {
         let rows: Vec<Vec<String>> = section
             .outcomes
@@ -165,26 +162,23 @@ fn markdown(sections: &[Section]) -> String {
                 ]
             })
             .collect();
-        text += &format!("## {}\n\n", section.paper);
-        text += &record::table(&["where", "what", "published", "computed", "verdict"], &rows);
-        text.push('\n');
-        let corrections: Vec<String> = section
-            .outcomes
-            .iter()
-            .filter_map(|outcome| {
-                let why = outcome.correction.as_ref()?;
-                Some(format!("- {}, {}: {why}.\n", outcome.place, outcome.statement))
-            })
-            .collect();
+        parts.push(format!("## {}\n", section.paper));
+        parts.push(record::table(&["where", "what", "published", "computed", "verdict"], &rows));
+        let corrections = section.outcomes.iter().filter_map(|outcome| {
+            let why = outcome.correction.as_ref()?;
+            Some(format!("- {}, {}: {why}.\n", outcome.place, outcome.statement))
+        });
+        let corrections: String = corrections.collect();
         if !corrections.is_empty() {
-            text += &format!("Corrections:\n\n{}\n", corrections.concat());
+            parts.push(format!("Corrections:\n\n{corrections}"));
         }
     }
     let verdicts = [Verdict::Reproduced, Verdict::Corrected, Verdict::ReadOffAFigure, Verdict::Different];
     let totals: Vec<String> =
         verdicts.into_iter().map(|verdict| format!("{} {verdict}", count(sections, verdict))).collect();
     let rows: usize = sections.iter().map(|section| section.outcomes.len()).sum();
-    text + &format!("{rows} rows: {}.\n", totals.join(", "))
+    parts.push(format!("{rows} rows: {}.\n", totals.join(", ")));
+    parts.join("\n")
 }
 
 #[cfg(test)]
@@ -222,6 +216,6 @@ mod tests {
         let papers = [Paper { title: "A paper", rows: vec![wrong] }];
         let sections = run(&papers, &Lab::default(), Cost::Quick, None).unwrap();
         assert_eq!(exit_code(&sections), ExitCode::FAILURE);
-        assert!(markdown(&sections).contains("| 74.3") && markdown(&sections).contains("1 DIFFERENT"));
+        assert!(markdown(&sections).contains("| 74.4024") && markdown(&sections).contains("1 DIFFERENT"));
     }
 }

@@ -73,8 +73,8 @@ impl Claim {
 fn parse(printed: &str) -> (f64, f64) {
     let (mantissa, exponent) = printed.split_once('e').unwrap_or((printed, "0"));
     let decimals = mantissa.split_once('.').map_or(0, |(_, decimals)| decimals.len());
-    let scale = exponent.parse::<i32>().unwrap_or(0) - decimals as i32;
-    (printed.parse().unwrap_or(f64::NAN), 10.0_f64.powi(scale))
+    let unit = 10.0_f64.powf(exponent.parse().unwrap_or(0.0) - decimals as f64);
+    (printed.parse().unwrap_or(f64::NAN), unit)
 }
 
 /// Six significant digits, in powers of ten where the number is very small or large.

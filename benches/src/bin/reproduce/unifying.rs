@@ -270,7 +270,7 @@ fn comparisons() -> Vec<Row> {
                 let ratio = |steps: i32, alpha: f64| {
                     let terms =
                         |of: fn(i32) -> f64| (1..steps).map(|n| alpha.powi(-2 * n) / of(n)).sum::<f64>();
-                    (1.0 + terms(|n| f64::from(n)) / PI).powi(2) / (1.0 + terms(|_| 1.0))
+                    (1.0 + terms(f64::from) / PI).powi(2) / (1.0 + terms(|_| 1.0))
                 };
                 largest(
                     [2, 3, 10, 100, 1000].into_iter().flat_map(|steps| {
