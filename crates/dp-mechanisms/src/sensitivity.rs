@@ -388,30 +388,55 @@ pub fn toeplitz(coefficients: &[f64], participation: Participation) -> Sensitivi
     Sensitivity::upper_bound(bound.min(trivial))
 }
 
+/// The sensitivity of columns of which no two that can meet in one person overlap, by their squared norms.
+///
+/// # Privacy
+/// `‖Σ_{j∈S} C_j u_j‖² = Σ_{j∈S} ‖C_j‖² ‖u_j‖²` whatever the contributions, so the heaviest admissible set is exact.
+///
+/// # Complexity
+/// O(n · times).
+pub(crate) fn orthogonal_columns(squared_norms: &[f64], participation: Participation) -> Sensitivity {
+    let times = participation.times_within(squared_norms.len());
+    let heaviest = heaviest_set(squared_norms, times, participation.separation());
+    // Each addition rounds to nearest.
+    Sensitivity::exact(heaviest * (1.0 + times as f64 * f64::EPSILON))
+}
+
 /// The sensitivity of a strategy given as a matrix, by its columns.
 ///
 /// # Privacy
-/// Single participation: the longest *column* (rows say nothing about privacy). Repeated participation: with
-/// the Gram matrix `G = CᵀC`, every admissible set S has `‖Σ_{j∈S} C_j u_j‖² ≤ Σ_{i,j∈S} |G_ij|` for
-/// contributions of norm at most 1. This is at most `max_S Σ_{i∈S} r_i` where `r_i` is the largest
-/// `Σ_{j∈S} |G_ij|` over admissible sets S; both maxima are found exactly by dynamic programming.
-/// If the columns that can meet are orthogonal (bands no wider than the separation) the bound is attained.
+/// Single participation: the longest *column* (rows say nothing about privacy). Repeated participation: exact
+/// for a triangular matrix with bands no wider than the separation ([`orthogonal_columns`]); otherwise from the Gram
+/// matrix `G = CᵀC`, for every admissible set S has `‖Σ_{j∈S} C_j u_j‖² ≤ Σ_{i,j∈S} |G_ij|` for contributions of norm at
+/// most 1. The smaller of two bounds on the largest such sum is taken, each found exactly by dynamic programming:
+///
+/// - `max_S Σ_{i∈S} r_i`, where `r_i` is the largest `Σ_{j∈S} |G_ij|` over admissible sets S that contain i;
+/// - only neighbours in S can be closer than `2b`. Their products are the edges of a chain, and `f_i` is the largest
+///   `Σ |G_ij|` over the others: `max_S Σ_{i∈S} (G_ii + f_i) + 2 Σ_{neighbours} |G_ij|`. Signs along a chain can be
+///   chosen so that every product counts as positive: where nothing is left for f — two participations, or bands no
+///   wider than `2b` — the bound is attained.
 ///
 /// # Complexity
-/// O(rows · n²) for the Gram matrix and O(times · n²) for the two maximizations.
+/// O(rows · n²) for the Gram matrix and O(times · n²) for the maximizations.
 ///
 /// # Errors
 /// More than [`DENSE_LIMIT`] columns with repeated participation.
 pub fn dense(strategy: ArrayView2<'_, f64>, participation: Participation) -> Result<Sensitivity> {
     let steps = strategy.ncols();
     let times = participation.times_within(steps);
-    let longest = strategy
+    let separation = participation.separation();
+    let columns: Vec<f64> = strategy
         .columns()
         .into_iter()
         .map(|column| norms::round_up_sum_of_squares(&column.to_vec()))
-        .fold(0.0, f64::max);
+        .collect();
+    let longest = columns.iter().copied().fold(0.0, f64::max);
     if times <= 1 {
         return Ok(Sensitivity::exact(longest));
+    }
+    let in_bands = |(i, j): (usize, usize)| j <= i && i < j + separation;
+    if strategy.indexed_iter().all(|(place, value)| in_bands(place) || *value == 0.0) {
+        return Ok(orthogonal_columns(&columns, participation));
     }
     if steps > DENSE_LIMIT {
         return Err(Error::TooLarge {
@@ -421,10 +446,10 @@ pub fn dense(strategy: ArrayView2<'_, f64>, participation: Participation) -> Res
         });
     }
     let gram: Array2<f64> = dp_linalg::dense::gram(strategy);
-    Ok(from_gram(gram.view(), longest, times, participation.separation()))
+    Ok(from_gram(gram.view(), longest, times, separation))
 }
 
-/// The bound of [`dense`] from a Gram matrix and the longest squared column.
+/// The bounds of [`dense`] from a Gram matrix and the longest squared column, for at least two participations.
 pub(crate) fn from_gram(
     gram: ArrayView2<'_, f64>,
     longest: f64,
@@ -435,19 +460,58 @@ pub(crate) fn from_gram(
     let trivial = (times as f64 * times as f64 * longest).next_up();
     // The products behind the Gram matrix round; no entry is wrong by more than this.
     let slack = longest * (steps as f64 + 8.0) * f64::EPSILON;
+    let far = if times == 2 { steps } else { 2 * separation };
     let mut magnitude = vec![0.0; steps];
-    let mut reach = vec![0.0; steps];
-    let mut orthogonal = true;
+    let (mut reach, mut nodes) = (vec![0.0; steps], vec![0.0; steps]);
+    let mut attained = true;
     for (i, row) in gram.rows().into_iter().enumerate() {
-        for (j, value) in row.iter().enumerate() {
-            magnitude[j] = value.abs() + slack;
-            orthogonal &= i.abs_diff(j) < separation || value.abs() <= slack;
+        for (magnitude, value) in magnitude.iter_mut().zip(row) {
+            *magnitude = value.abs() + slack;
         }
         reach[i] = heaviest_set_containing(&magnitude, i, times, separation);
+        for (j, magnitude) in magnitude.iter_mut().enumerate().filter(|(j, _)| *j != i) {
+            if i.abs_diff(j) < far {
+                *magnitude = 0.0;
+            } else {
+                attained &= *magnitude <= 2.0 * slack;
+            }
+        }
+        nodes[i] = heaviest_set_containing(&magnitude, i, times, separation);
     }
-    let bound = heaviest_set(&reach, times, separation).next_up();
-    let squared = bound.min(trivial).max(longest);
-    Sensitivity { squared, exact: orthogonal }
+    let chain = heaviest_chain(&nodes, |i, j| 2.0 * (gram[[i, j]].abs() + slack), far, times, separation);
+    // The additions along a set round as well.
+    let bound = heaviest_set(&reach, times, separation).min(chain) * (1.0 + 4.0 * times as f64 * f64::EPSILON);
+    Sensitivity { squared: bound.min(trivial).max(longest), exact: attained }
+}
+
+/// The largest total of at most `times` nodes, any two neighbours at least `separation` apart, and of the edges between
+/// neighbours that are closer than `far`.
+fn heaviest_chain(
+    nodes: &[f64],
+    edge: impl Fn(usize, usize) -> f64,
+    far: usize,
+    times: usize,
+    separation: usize,
+) -> f64 {
+    // The best chain of so many nodes that ends at each place; a shorter one is the best chain so far.
+    let mut ending = nodes.to_vec();
+    let mut heaviest = ending.iter().copied().fold(0.0, f64::max);
+    for _ in 1..times {
+        let mut beyond = 0.0_f64;
+        let longer: Vec<f64> = (0..nodes.len())
+            .map(|i| {
+                if let Some(left) = i.checked_sub(far) {
+                    beyond = beyond.max(ending[left]);
+                }
+                let near = (i + 1).saturating_sub(far)..(i + 1).saturating_sub(separation);
+                let before = near.map(|j| ending[j] + edge(i, j)).fold(beyond, f64::max);
+                nodes[i] + before
+            })
+            .collect();
+        ending = longer;
+        heaviest = ending.iter().copied().fold(heaviest, f64::max);
+    }
+    heaviest
 }
 
 /// The largest total weight of at most `times` indices, any two at least `separation` apart.

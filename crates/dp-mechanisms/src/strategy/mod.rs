@@ -120,7 +120,8 @@ pub trait Strategy: fmt::Debug + Send + Sync {
     /// The number of `f64` values a filter of the given dimension keeps.
     fn memory(&self, dimension: usize) -> usize;
 
-    /// A lower bound on the error of every strategy, if building this one proved it: the metric and the bound.
+    /// A lower bound on the error of every strategy under the participation that this one was built for, if building it
+    /// proved one: the metric and the bound.
     fn proven_lower_bound(&self) -> Option<(Metric, f64)> {
         None
     }
@@ -224,6 +225,25 @@ pub enum Metric {
     Max,
 }
 
+impl Metric {
+    /// The metric of a strategy's row norms, before the sensitivity.
+    pub fn of(self, rows: &RowNorms) -> f64 {
+        match self {
+            Self::Mse => rows.mean(),
+            Self::Max => rows.max(),
+        }
+    }
+
+    /// The exponents of the power means of squared row norms that are minimized one after the other. The mean is itself;
+    /// the maximum is approached through means that are smooth.
+    pub(crate) fn power_means(self) -> &'static [i32] {
+        match self {
+            Self::Mse => &[1],
+            Self::Max => &[16, 64, 256, 1000],
+        }
+    }
+}
+
 /// The strategies that [`build`] knows, those that take longest to build last.
 pub const NAMES: &[&str] = &[
     "sqrt",
@@ -274,14 +294,7 @@ pub fn build_for(
         "sqrt" => Arc::new(toeplitz::sqrt(workload, steps)?),
         "normalized-sqrt" => Arc::new(toeplitz::normalized_sqrt(workload, steps)?),
         "scaled-sqrt" => Arc::new(scaled::scaled_sqrt(workload, steps)?),
-        "optimal" => {
-            let objective = match metric {
-                Metric::Mse => optimal::Objective::Mean,
-                Metric::Max => optimal::Objective::Max,
-            };
-            let options = optimal::Options::default();
-            Arc::new(optimal::Optimal::new(workload, steps, &objective, options, &mut |_, _| ())?)
-        }
+        "optimal" => Arc::new(optimal::Optimal::repeated(workload, steps, participation, metric)?),
         "structured" => Arc::new(structured::Structured::new(workload, steps)?),
         "blt" => Arc::new(blt::blt(workload, steps, participation, metric)?),
         "scaled-blt" => Arc::new(scaled_blt::scaled_blt(workload, steps, metric)?),

@@ -112,15 +112,6 @@ fn tabulated(steps: usize, metric: Metric) -> Parameters {
     std::array::from_fn(|i| table[index][i] + share * (table[index + 1][i] - table[index][i]))
 }
 
-/// The exponents of the power means that are minimized one after the other. The mean is itself; the maximum is approached
-/// through means that are smooth.
-fn exponents(metric: Metric) -> &'static [i32] {
-    match metric {
-        Metric::Mse => &[1],
-        Metric::Max => &[16, 64, 256, 1000],
-    }
-}
-
 /// The parameters that minimize the metric, starting from those of the count.
 ///
 /// # Errors
@@ -149,7 +140,7 @@ fn fit(workload: &Workload, steps: usize, buffers: usize, metric: Metric) -> Res
     };
     let mut point = tabulated(steps, metric).to_vec();
     let mut scale = 1.0;
-    for &exponent in exponents(metric) {
+    for &exponent in metric.power_means() {
         let minimum = minimize::lbfgs(
             |point, gradient| {
                 minimize::numeric_gradient(|p| power_mean(p, exponent, scale), point, 1e-4, gradient)

@@ -299,12 +299,12 @@ impl Strategy for Structured {
     fn sensitivity(&self, participation: Participation) -> Result<Sensitivity> {
         let times = participation.times_within(self.steps());
         if times <= 1 {
-            return Ok(Sensitivity { exact: false, ..of_normalized_columns(1.0, times) });
+            return Ok(Sensitivity { exact: false, ..of_normalized_columns(Sensitivity::exact(1.0), times) });
         }
         // Every computed column is off by at most the margin that its norm was raised by.
         let computed = sensitivity::dense(self.materialize()?.strategy.view(), participation)?;
         let length = computed.squared.sqrt() + times as f64 * self.rounding;
-        Ok(of_normalized_columns(length * length * (1.0 + 1e-14), times))
+        Ok(of_normalized_columns(Sensitivity::upper_bound(length * length * (1.0 + 1e-14)), times))
     }
 
     fn row_norms(&self) -> Result<RowNorms> {

@@ -147,7 +147,7 @@ fn both_filters_apply_the_inverse() {
     let product = decoder.dot(&matrix);
     let workload = strategy.workload().materialize(12).unwrap();
     assert!((&product - &workload).iter().all(|difference| difference.abs() < 1e-10));
-    for mut filter in [filter::build(&strategy.strategy, 12), filter::step_by_step(&strategy.strategy, 12)] {
+    for mut filter in [filter::build(&strategy.strategy, 12, 12), filter::step_by_step(&strategy.strategy, 12)] {
         let mut noise = Array2::zeros((12, 12));
         for mut row in noise.outer_iter_mut() {
             filter.next_into(&mut Units, row.as_slice_mut().unwrap()).unwrap();
@@ -163,13 +163,14 @@ fn repeated_participation_is_bounded_from_the_matrix() {
     // Two columns of norm 1 with a non-negative inner product.
     assert!(twice > 2.0 && twice <= 4.0 + 1e-12, "{twice}");
     // Coarse enough to be the same wherever it is computed, and never below what was computed.
+    let coarse = |squared| of_normalized_columns(Sensitivity::upper_bound(squared), 2);
     for squared in [2.5, 2.5 + 1e-10, 4.0, 4.5] {
         let (bound, again) =
-            (of_normalized_columns(squared, 2), of_normalized_columns(squared.next_down(), 2));
+            (coarse(squared), coarse(squared.next_down()));
         assert!(bound.squared >= squared && bound.squared < squared + 1e-9, "{bound:?}");
         assert!(bound.squared - again.squared < 3e-10 && !bound.exact);
     }
-    assert!(of_normalized_columns(1.5, 1).squared >= 1.5);
+    assert!(of_normalized_columns(Sensitivity::exact(1.5), 1).squared >= 1.5);
 }
 
 #[test]
