@@ -39,7 +39,8 @@ pub(super) fn lower_bound(
 ) -> Result<(f64, usize)> {
     let steps = weighted.ncols();
     let times = participation.times_within(steps);
-    let family = Family { weighted, stride: participation.separation().max(steps.div_ceil(times)).min(steps) };
+    let family =
+        Family { weighted, stride: participation.separation().max(steps.div_ceil(times)).min(steps) };
     let inverse = dense::inverse_lower(strategy)?;
     let decoder = dense::matmul(weighted, inverse.view());
     let start = family.start(dense::matmul(inverse.view(), decoder.t()).view())?;
@@ -81,7 +82,8 @@ impl Family<'_> {
             for (a, (row, square)) in root.outer_iter().zip(&squares).enumerate() {
                 let length = square.sqrt();
                 // Nothing is known of a step without weight: it is independent.
-                let entry = |c: usize| if length > 0.0 { row[c] / length } else { f64::from(u8::from(a == c)) };
+                let entry =
+                    |c: usize| if length > 0.0 { row[c] / length } else { f64::from(u8::from(a == c)) };
                 point.extend((0..=a).map(entry));
             }
         }
@@ -95,9 +97,9 @@ impl Family<'_> {
         let mut lengths = vec![1.0; steps];
         let total: f64 = point[..self.stride].iter().map(|logarithm| logarithm.exp()).sum();
         let mut entries = point[self.stride..].iter();
-        for offset in 0..self.stride {
+        for (offset, logarithm) in point[..self.stride].iter().enumerate() {
             let class = self.class(offset);
-            let root = (point[offset].exp() / total).sqrt();
+            let root = (logarithm.exp() / total).sqrt();
             for (a, &i) in class.iter().enumerate() {
                 for (&j, entry) in class[..=a].iter().zip(entries.by_ref()) {
                     factor[[i, j]] = *entry;
@@ -112,10 +114,12 @@ impl Family<'_> {
         let largest = values[steps - 1].max(0.0);
         // What is within the rounding of zero counts as zero: this can only lower the bound.
         let noise = 8.0 * steps as f64 * f64::EPSILON * largest;
-        let nuclear = norms::compensated_sum(values.iter().filter(|value| **value > noise).map(|value| value.sqrt()));
+        let nuclear =
+            norms::compensated_sum(values.iter().filter(|value| **value > noise).map(|value| value.sqrt()));
         let scales = values.mapv(|value| 1.0 / value.max(largest * SMALLEST_SINGULAR.powi(2)).sqrt());
         // The slope of the nuclear norm is the polar factor.
-        let polar = dense::matmul(dense::matmul(product.view(), (&vectors * &scales).view()).view(), vectors.t());
+        let polar =
+            dense::matmul(dense::matmul(product.view(), (&vectors * &scales).view()).view(), vectors.t());
         let slopes = dense::matmul(self.weighted.t(), polar.view());
         let (logarithms, gradient) = gradient.split_at_mut(self.stride);
         let mut gradient = gradient.iter_mut();
@@ -134,5 +138,40 @@ impl Family<'_> {
             *logarithm = radial / nuclear - share;
         }
         Ok(nuclear * nuclear)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::Workload;
+    use approx::assert_relative_eq;
+
+    #[test]
+    fn gradients_agree_with_differences() {
+        let matrix = "momentum:0.5".parse::<Workload>().unwrap().materialize(9).unwrap();
+        let family = Family { weighted: matrix.view(), stride: 4 };
+        let mut point = family.start(matrix.view()).unwrap();
+        for (index, value) in point.iter_mut().enumerate() {
+            *value += 0.1 * ((index * 7 % 5) as f64 - 2.0);
+        }
+        let mut gradients = [vec![0.0; point.len()], vec![0.0; point.len()], vec![0.0; point.len()]];
+        let [exact, numeric, scratch] = &mut gradients;
+        family.evaluate(&point, exact).unwrap();
+        let function = |x: &[f64]| family.evaluate(x, scratch).unwrap().ln();
+        minimize::numeric_gradient(function, &point, 1e-5, numeric);
+        for (a, b) in exact.iter().zip(numeric.iter()) {
+            assert_relative_eq!(a, b, epsilon = 1e-7, max_relative = 1e-5);
+        }
+    }
+
+    #[test]
+    fn independent_signs_prove_the_schatten_bound() {
+        // Equal weights of four classes and R = I: ‖A‖_*²/n over the four.
+        let matrix = Workload::count().materialize(12).unwrap();
+        let family = Family { weighted: matrix.view(), stride: 4 };
+        let point = family.start(Array2::eye(12).view()).unwrap();
+        let bound = family.evaluate(&point, &mut vec![0.0; point.len()]).unwrap();
+        assert_relative_eq!(bound, norms::count_schatten1(12).powi(2) / 4.0, max_relative = 1e-12);
     }
 }

@@ -72,10 +72,8 @@ pub(super) fn solve(
     let exponent = metric.power_means().last().copied().unwrap_or(1);
     let (_, weights) = program.evaluate(&point, exponent, &mut gradient)?;
     let mut strategy = program.unpack(&point).strategy;
-    let columns: Vec<f64> = strategy
-        .axis_iter(Axis(1))
-        .map(|column| norms::round_up_sum_of_squares(&column.to_vec()))
-        .collect();
+    let columns: Vec<f64> =
+        strategy.axis_iter(Axis(1)).map(|column| norms::round_up_sum_of_squares(&column.to_vec())).collect();
     let heaviest = sensitivity::orthogonal_columns(&columns, participation).squared;
     // Rounded so that the scaled columns stay below.
     strategy *= (program.times as f64 / heaviest).sqrt() * (1.0 - 4.0 * f64::EPSILON);
@@ -165,7 +163,8 @@ impl Program<'_> {
         }
         let windows = steps - self.bands + 1;
         let first = gradient.len() - windows - 1;
-        let per_square: Vec<f64> = along.iter().zip(&norms).map(|(slope, norm)| slope / (2.0 * norm)).collect();
+        let per_square: Vec<f64> =
+            along.iter().zip(&norms).map(|(slope, norm)| slope / (2.0 * norm)).collect();
         let sums = running_sums(&per_square);
         for (window, slope) in gradient[first..].iter_mut().enumerate() {
             let (covered, cost) = if window < windows {
@@ -197,4 +196,51 @@ fn running_sums(values: &[f64]) -> Vec<f64> {
             sum
         }))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::Workload;
+    use approx::assert_relative_eq;
+
+    #[test]
+    fn gradients_agree_with_differences() {
+        let matrix = "momentum:0.5".parse::<Workload>().unwrap().materialize(9).unwrap();
+        let program = Program { workload: matrix.view(), bands: 4, times: 2 };
+        let coefficients: Vec<f64> = (0..9).map(|k| 1.0 / f64::from(k + 1)).collect();
+        let mut point = program.start(&coefficients);
+        for (index, value) in point.iter_mut().enumerate() {
+            *value *= 1.0 + 0.1 * ((index * 7 % 5) as f64 - 2.0);
+        }
+        let mut gradients = [vec![0.0; point.len()], vec![0.0; point.len()], vec![0.0; point.len()]];
+        let [exact, numeric, scratch] = &mut gradients;
+        for exponent in [1, 16] {
+            program.evaluate(&point, exponent, exact).unwrap();
+            let function = |x: &[f64]| program.evaluate(x, exponent, scratch).unwrap().0;
+            minimize::numeric_gradient(function, &point, 1e-5, numeric);
+            for (a, b) in exact.iter().zip(numeric.iter()) {
+                assert_relative_eq!(a, b, epsilon = 1e-6, max_relative = 1e-5);
+            }
+        }
+    }
+
+    #[test]
+    fn prices_pay_for_the_heaviest_set() {
+        let matrix = Workload::count().materialize(12).unwrap();
+        let program = Program { workload: matrix.view(), bands: 4, times: 2 };
+        let mut point = program.start(&[1.0; 12]);
+        for (index, value) in point.iter_mut().enumerate() {
+            *value *= 1.0 + 0.3 * ((index * 5 % 7) as f64 - 3.0);
+        }
+        let parts = program.unpack(&point);
+        let squared: Vec<f64> = parts.norms.iter().map(|norm| norm * norm).collect();
+        let participation = Participation::repeated(2, 4).unwrap();
+        assert!(
+            sensitivity::orthogonal_columns(&squared, participation).squared <= parts.price * (1.0 + 1e-14)
+        );
+        for (column, norm) in parts.strategy.axis_iter(Axis(1)).zip(&parts.norms) {
+            assert_relative_eq!(column.dot(&column).sqrt(), *norm, max_relative = 1e-13);
+        }
+    }
 }
