@@ -17,6 +17,7 @@ mod rows;
 use std::sync::{Arc, OnceLock};
 
 use dp_linalg::rational::Rational;
+use dp_linalg::toeplitz::BlockKernel;
 use dp_linalg::{fft, series};
 use ndarray::Array2;
 
@@ -183,9 +184,9 @@ pub struct ToeplitzStrategy {
     workload: Workload,
     steps: usize,
     core: Core,
-    scaling: Option<Scaling>,
+    scaling: Option<Arc<Scaling>>,
     /// The spectrum of the inverse, made by the first stream and shared by all.
-    kernel: OnceLock<Arc<fft::Kernel>>,
+    kernel: OnceLock<Arc<BlockKernel>>,
 }
 
 impl ToeplitzStrategy {
@@ -216,7 +217,7 @@ impl ToeplitzStrategy {
         for row in &rows {
             crate::error::check_positive("row scale", *row)?;
         }
-        let scaling = Some(Scaling::of_core(&core, rows)?);
+        let scaling = Some(Arc::new(Scaling::of_core(&core, rows)?));
         Ok(Self { name, workload: workload.clone(), steps, core, scaling, kernel: OnceLock::new() })
     }
 
@@ -282,6 +283,10 @@ impl Strategy for ToeplitzStrategy {
 
     fn noise_filter(&self, dimension: usize) -> Result<Box<dyn NoiseFilter>> {
         filter::build(&self.core, self.scaling.as_ref(), &self.kernel, self.steps, dimension)
+    }
+
+    fn compact_filter(&self, dimension: usize) -> Result<Option<Box<dyn NoiseFilter>>> {
+        filter::recurrence::<f32>(&self.core, self.scaling.as_ref(), self.steps, dimension)
     }
 
     fn memory(&self, dimension: usize) -> usize {
