@@ -38,9 +38,7 @@ impl BlockKernel {
     /// # Errors
     /// [`Error::Empty`] or [`Error::NonFinite`].
     pub fn new(coefficients: &[f64]) -> Result<Self> {
-        let steps = coefficients.len();
-        let block = if steps <= SINGLE_BLOCK { steps } else { steps.div_ceil(BLOCKS) };
-        Self::with_block(coefficients, block)
+        Self::with_block(coefficients, block_length(coefficients.len()))
     }
 
     fn with_block(coefficients: &[f64], block: usize) -> Result<Self> {
@@ -65,10 +63,21 @@ impl BlockKernel {
         Ok(Self { plan, block, steps, spectra })
     }
 
+    /// The number of values that a stream of so many steps keeps for each coordinate: a block of outputs, and the spectra of
+    /// the blocks before.
+    pub fn memory(steps: usize) -> usize {
+        let block = block_length(steps);
+        block + 2 * (steps - block)
+    }
+
     /// The number of steps in a block; the last one may be shorter.
     pub fn block(&self) -> usize {
         self.block
     }
+}
+
+fn block_length(steps: usize) -> usize {
+    if steps <= SINGLE_BLOCK { steps } else { steps.div_ceil(BLOCKS) }
 }
 
 impl fmt::Debug for BlockKernel {
@@ -86,8 +95,8 @@ impl fmt::Debug for BlockKernel {
 /// The spectra of earlier blocks are kept, so that a block costs two transforms and one product of spectra for each
 /// block before it.
 ///
-/// **Complexity** O(d log n) amortized time per step. Memory: about 2n·d values, or none beside the transform buffers when
-/// there is a single block.
+/// **Complexity** O(d log n) amortized time per step. Memory: less than 2n·d values, or none beside the transform buffers
+/// when there is a single block.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -253,6 +262,7 @@ mod tests {
     fn long_horizons_are_cut() {
         let kernel = BlockKernel::new(&vec![1.0; SINGLE_BLOCK + 1]).unwrap();
         assert_eq!(kernel.spectra.len(), BLOCKS);
+        assert!((BlockKernel::memory(1 << 20) as f64 / 2.0_f64.powi(20) - 1.75).abs() < 1e-9);
         assert_eq!(BlockKernel::new(&vec![1.0; SINGLE_BLOCK]).unwrap().spectra.len(), 1);
     }
 

@@ -152,6 +152,12 @@ impl Tiles {
         out: &mut [T],
         mut draw: impl FnMut(&mut ChaCha20Rng) -> T,
     ) {
+        if self.dimension <= self.columns {
+            // One tile wide: its rows follow each other.
+            let mut generator = self.generator(tile_row, 0);
+            out.iter_mut().for_each(|value| *value = draw(&mut generator));
+            return;
+        }
         for tile_column in 0..self.dimension.div_ceil(self.columns) {
             let mut generator = self.generator(tile_row, tile_column);
             for row in out.chunks_exact_mut(self.dimension) {

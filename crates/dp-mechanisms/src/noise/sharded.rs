@@ -17,8 +17,8 @@ pub enum Precision {
     /// Four bytes a number.
     ///
     /// Each number that is kept is rounded by at most 2^-24 of itself. Strategies forget (their poles are inside the unit
-    /// circle, a tree adds at most one node per level), so roundings do not build up: over 2048 steps the noise stays
-    /// within 1e-5 of its standard deviation of what [`Precision::Double`] makes.
+    /// circle, a tree adds at most one node per level), so roundings do not build up: over 2048 steps the noise, and what it
+    /// adds up to, differs from that of [`Precision::Double`] by less than 1e-6 of its largest value.
     Single,
     /// Eight bytes a number.
     Double,

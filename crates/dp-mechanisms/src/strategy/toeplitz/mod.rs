@@ -291,7 +291,7 @@ impl Strategy for ToeplitzStrategy {
 
     fn memory(&self, dimension: usize) -> usize {
         let per_coordinate = match &self.core {
-            Core::Full { .. } => self.steps,
+            Core::Full { .. } => BlockKernel::memory(self.steps),
             Core::Rational(rational) => rational.buffers(),
             Core::Banded(band) | Core::BandedInverse(band) => band.len().min(self.steps) - 1,
         };
