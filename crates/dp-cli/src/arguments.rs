@@ -205,7 +205,8 @@ pub(crate) fn endless_strategy(
     let steps = first_epoch.saturating_mul(64).min(1 << 14).max(first_epoch);
     let request = Request { participation, time: Duration::MAX, ..Request::new(workload.clone(), steps) };
     let report = evaluate(&request)?;
-    let endless = report.strategies.iter().find(|one| strategy::practical_limit(one.name) == usize::MAX);
+    let endless =
+        report.strategies.iter().find(|one| strategy::practical_limit(one.name, participation) == usize::MAX);
     endless.map(|one| one.name).ok_or_else(|| Usage::error("no strategy serves this workload for ever"))
 }
 

@@ -260,10 +260,11 @@ pub fn for_footprint(
 ) -> Result<Arc<dyn Strategy>> {
     check_count("steps", steps)?;
     let comfortable = dimension.saturating_mul(steps as u64) <= COMFORTABLE_MEMORY;
-    let names = strategy::NAMES.iter().filter(|name| {
-        steps <= strategy::practical_limit(name) && (comfortable || !strategy::remembers_every_step(name))
-    });
     let participation = main_participation(footprint);
+    let names = strategy::NAMES.iter().filter(|name| {
+        steps <= strategy::practical_limit(name, participation)
+            && (comfortable || !strategy::remembers_every_step(name))
+    });
     let evaluate = |name: &str| -> Result<(f64, Arc<dyn Strategy>)> {
         let strategy = strategy::build(name, workload, steps, participation)?;
         strategy::check_columns(strategy.as_ref(), footprint)?;

@@ -35,7 +35,7 @@ pub(crate) fn plans(quick: bool) -> Vec<(Quantity, &'static str, Vec<usize>)> {
     let mut plans = Vec::new();
     for name in ["sqrt", "scaled-blt", "blt", "scaled-sqrt", "honaker-online", "binary-tree"] {
         // What the planner itself would refuse to try is not offered at that size either.
-        let fits = |size: &usize| *size <= strategy::practical_limit(name);
+        let fits = |size: &usize| *size <= strategy::practical_limit(name, Participation::Single);
         let sizes: Vec<usize> = powers(10, longest, 2).into_iter().filter(fits).collect();
         for quantity in [Quantity::Planning, Quantity::Noise, Quantity::Release] {
             plans.push((quantity, name, sizes.clone()));

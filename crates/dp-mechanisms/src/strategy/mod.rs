@@ -117,6 +117,15 @@ pub trait Strategy: fmt::Debug + Send + Sync {
     /// What the numeric core refuses.
     fn noise_filter(&self, dimension: usize) -> Result<Box<dyn NoiseFilter>>;
 
+    /// The stream of [`Strategy::noise_filter`] with its state in single precision, for very long vectors; nothing for a
+    /// strategy without a short memory.
+    ///
+    /// # Errors
+    /// What the numeric core refuses.
+    fn compact_filter(&self, _dimension: usize) -> Result<Option<Box<dyn NoiseFilter>>> {
+        Ok(None)
+    }
+
     /// The number of `f64` values a filter of the given dimension keeps.
     fn memory(&self, dimension: usize) -> usize;
 
@@ -200,6 +209,15 @@ pub trait NoiseFilter: Send {
     /// # Errors
     /// What the numeric core refuses; never depends on data.
     fn next_into(&mut self, source: &mut dyn UnitNoise, out: &mut [f64]) -> Result<()>;
+
+    /// Writes the noise of as many next steps as `out` holds rows of `dimension` coordinates: the same values as one step
+    /// at a time, to the last bit.
+    ///
+    /// # Errors
+    /// As [`NoiseFilter::next_into`].
+    fn next_rows(&mut self, source: &mut dyn UnitNoise, dimension: usize, out: &mut [f64]) -> Result<()> {
+        out.chunks_exact_mut(dimension).try_for_each(|row| self.next_into(source, row))
+    }
 }
 
 /// `Σ_{k ≤ t} c_k²` for every t: the squared row norms of a lower-triangular Toeplitz matrix.

@@ -18,6 +18,7 @@ mod rows;
 use std::sync::{Arc, OnceLock};
 
 use dp_linalg::rational::Rational;
+use dp_linalg::toeplitz::BlockKernel;
 use dp_linalg::{fft, series};
 use ndarray::Array2;
 
@@ -208,10 +209,10 @@ pub struct ToeplitzStrategy {
     workload: Workload,
     steps: usize,
     core: Core,
-    scaling: Option<Scaling>,
+    scaling: Option<Arc<Scaling>>,
     columns: Columns,
     /// The spectrum of the inverse, made by the first stream and shared by all.
-    kernel: OnceLock<Arc<fft::Kernel>>,
+    kernel: OnceLock<Arc<BlockKernel>>,
 }
 
 impl ToeplitzStrategy {
@@ -300,7 +301,7 @@ impl ToeplitzStrategy {
         let steps = scaling.rows.len();
         check_count("steps", steps)?;
         let (workload, kernel) = (workload.clone(), OnceLock::new());
-        Ok(Self { name, workload, steps, core, scaling: Some(scaling), columns, kernel })
+        Ok(Self { name, workload, steps, core, scaling: Some(Arc::new(scaling)), columns, kernel })
     }
 
     /// Under several participations, for scaled columns of known norms: exact if the bands keep those that can meet
@@ -394,9 +395,13 @@ impl Strategy for ToeplitzStrategy {
         filter::build(&self.core, self.scaling.as_ref(), &self.kernel, self.steps, dimension)
     }
 
+    fn compact_filter(&self, dimension: usize) -> Result<Option<Box<dyn NoiseFilter>>> {
+        filter::recurrence::<f32>(&self.core, self.scaling.as_ref(), self.steps, dimension)
+    }
+
     fn memory(&self, dimension: usize) -> usize {
         let per_coordinate = match &self.core {
-            Core::Full { .. } => self.steps,
+            Core::Full { .. } => BlockKernel::memory(self.steps),
             Core::Rational(rational) => rational.buffers(),
             Core::Banded(band) | Core::BandedInverse(band) => band.len().min(self.steps) - 1,
         };
