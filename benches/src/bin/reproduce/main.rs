@@ -93,6 +93,11 @@ fn main() -> Result<ExitCode> {
     let lab = Lab::default();
     let limit = if arguments.full { Cost::Full } else { Cost::Default };
     let sections = run(&papers(), &lab, limit, arguments.only.as_deref())?;
+    ensure!(
+        !sections.is_empty(),
+        "no row mentions `{}`: leave `--only` out to see all of them",
+        arguments.only.unwrap_or_default()
+    );
     let text = markdown(&sections);
     if arguments.record {
         let record = Record::now("cargo xtask reproduce --full --record", &sections);

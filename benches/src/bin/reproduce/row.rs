@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 use crate::lab::Lab;
 
 /// A published statement about one number: the values that agree with it.
+///
+/// A statement without a number of its own (“the same noise”, “less error than”) is put as a ratio against 1, or as a count of
+/// exceptions against 0.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Claim {
     text: String,
