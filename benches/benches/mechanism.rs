@@ -157,7 +157,10 @@ fn compare(name: &str, steps: usize, dimension: usize, runs: usize, target: &str
 
 /// The strategies that are built in reasonable time for so many steps: dense programs take minutes.
 fn strategies_for(steps: usize) -> impl Iterator<Item = &'static str> {
-    strategy::NAMES.iter().copied().filter(move |name| strategy::practical_limit(name) >= steps)
+    strategy::NAMES
+        .iter()
+        .copied()
+        .filter(move |name| strategy::practical_limit(name, Participation::Single) >= steps)
 }
 
 fn print_ratios() {

@@ -1,5 +1,7 @@
 //! Shared by the benches and by the programs that measure.
 
+pub mod chart;
+pub mod growth;
 pub mod record;
 
 use std::time::{Duration, Instant};

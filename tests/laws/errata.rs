@@ -2,9 +2,13 @@
 
 use std::collections::HashMap;
 use std::f64::consts::PI;
+use std::path::Path;
 
 use dp_linalg::{norms, series};
-use dp_mechanisms::{Budget, Footprint, Participation, Plan, Relation, Strategy, Workload, budget, strategy};
+use dp_mechanisms::{
+    Budget, Footprint, Participation, Plan, Relation, Strategy, Workload, bounds, budget, certificate,
+    strategy,
+};
 use dp_tests::goodness::normal_cdf;
 use dp_tests::{assert_close, squared_norm};
 use ndarray::{Array1, s};
@@ -387,4 +391,172 @@ fn replaced_item_moves_two_bins() {
         }
     }
     assert_close(worst, 2.0, 1e-12, "Δ² of a replaced item");
+}
+
+/// Published: the binary tree is `π² log2(n)(1 + log2 n)/(2(…)²)` times worse than the best strategy, with a lower bound
+/// in the place of its error. No strategy attains that bound.
+#[test]
+fn tree_is_closer_to_the_optimum_than_to_the_published_lower_bound() {
+    let n = 1024.0_f64;
+    let published = ((2.0 + ((2.0 * n + 1.0) / 5.0).ln() + (2.0 * n + 1.0).ln() / (2.0 * n)) / PI).powi(2);
+    let certified = certificate::bidiagonal_bound(&Workload::count(), 1024).unwrap().unwrap().lower_bound;
+    let tree = mean_squared_error(build("binary-tree", "count", 1024).as_ref());
+    assert!((55.0 / published - 8.44).abs() < 0.005, "{published}");
+    assert!((tree / certified - 6.30).abs() < 0.005, "{tree} {certified}");
+}
+
+/// Published: `γ̂(t)` comes arbitrarily close to `2 ln(t)/π`. It stays `(2/π)(γ + ln(8/π)) = 0.9625` above it.
+#[test]
+fn gamma_of_mathias_stays_above_the_logarithm() {
+    let excess = |steps: usize| bounds::mathias_gamma(steps) - 2.0 * (steps as f64).ln() / PI;
+    let euler = 0.577_215_664_901_532_9;
+    let limit = 2.0 / PI * (euler + (8.0 / PI).ln());
+    assert!((limit - 0.9625).abs() < 5e-5, "{limit}");
+    for steps in [64, 1024, 1 << 16] {
+        assert!((excess(steps) - limit).abs() < 1.0 / (steps as f64).powi(2), "{steps}: {}", excess(steps));
+    }
+}
+
+/// Published: `γ̂(T)` with sines of `(2j-1)π/T`, without absolute values. For T = 4 the terms cancel, and the bounds on a norm
+/// of at least 1 become 0 and ½.
+#[test]
+fn gamma_of_mathias_takes_half_the_angle() {
+    let printed: f64 = (1..=4).map(|j| 1.0 / (f64::from(2 * j - 1) * PI / 4.0).sin()).sum::<f64>() / 4.0;
+    assert!(printed.abs() < 1e-12 && f64::midpoint(printed, 1.0) < 1.0);
+    assert!(bounds::mathias_count(4) > 1.0);
+}
+
+/// Published: `γ_2 ≤ ½ + ln(T)/π` for the count. The least mean squared error is already larger.
+#[test]
+fn largest_error_of_the_count_exceeds_half_and_the_logarithm() {
+    for steps in [64, 1024] {
+        let printed = 0.5 + (steps as f64).ln() / PI;
+        let certified =
+            certificate::bidiagonal_bound(&Workload::count(), steps).unwrap().unwrap().lower_bound;
+        assert!(certified.sqrt() > printed, "T = {steps}: {} {printed}", certified.sqrt());
+        assert!(certified < bounds::mathias_count_upper(steps), "T = {steps}");
+    }
+}
+
+/// Published: the norm of the explicit factorization is within 0.02 of Mathias' upper bound. Its bound is; it is not.
+#[test]
+fn root_is_further_from_the_bound_of_mathias_than_its_published_bound() {
+    let steps = 1 << 16;
+    let upper = bounds::mathias_count_upper(steps).sqrt();
+    let norm = squared_norms_of_root(steps)[steps - 1];
+    assert!((norm - upper - 0.085).abs() < 5e-4, "{norm} {upper}");
+    assert!(1.0 + ((steps - 1) as f64).ln() / PI - upper < 0.02);
+}
+
+/// Published: the first version bounds the norm of a factorization of the average by `π²T(T+1)/(3(2T+1)²)`, half of what its
+/// proof gives: for every T less than 1, which is a lower bound. It also prints `π²/√6 - 1 ≈ 0.64`.
+#[test]
+fn first_bound_for_the_average_is_below_what_is_possible() {
+    for steps in [2, 10, 1000] {
+        let t = f64::from(steps);
+        let printed = PI * PI * t * (t + 1.0) / (3.0 * (2.0 * t + 1.0).powi(2));
+        assert!(printed < 1.0, "T = {steps}");
+    }
+    assert!((PI * PI / 6.0_f64.sqrt() - 1.0 - 0.64).abs() > 2.0);
+    assert!((PI * PI / 6.0 - 1.0 - 0.645).abs() < 5e-4);
+}
+
+/// Published: the bounds of the first version are `1 + 1/π ≈ 1.30` apart in the limit.
+#[test]
+fn one_and_one_over_pi_is_not_one_point_three() {
+    let gap = |steps: f64| {
+        let lower = (steps.ln().powi(2) - 2.0 * steps.ln() + 2.0).sqrt() / PI - 1.0 / steps;
+        1.0 + (steps - 1.0).ln() / PI - lower
+    };
+    assert!((gap(1e200) - 1.318).abs() < 1e-3, "{}", gap(1e200));
+}
+
+/// Published: for weights `n^-c` upper and lower bound on γ_2 differ by at most 0.0125, 5e-4 and 1.25e-4 for c = 2, 4 and 5.
+#[test]
+fn bounds_for_polynomial_decay_differ_by_a_little_more_than_published() {
+    for (power, published, truth) in
+        [(2, 0.0125, 0.012_675_5), (4, 5e-4, 5.307_0e-4), (5, 1.25e-4, 1.265_5e-4)]
+    {
+        let tail: f64 = (2..200_000).rev().map(|n| f64::from(n).powi(-2 * power)).sum();
+        let lower = bounds::two_steps(0.5_f64.powi(power)).unwrap().sqrt();
+        let gap = 1.0 + tail / 4.0 - lower;
+        assert!(gap > published, "c = {power}: {gap}");
+        assert_close(gap, truth, 1e-4, &format!("c = {power}"));
+    }
+}
+
+/// Published: for weights `n^-c` the estimate `f(n+1)/2` of the coefficient `a_n` is off by 5.96e-8 and 1.42e-14 at n = 2048.
+/// Those are `(f(2048)/2)²`; the differences are 1.6e-4 and 2.6e-8.
+#[test]
+fn estimates_of_coefficients_are_not_that_close() {
+    for (power, published, truth) in
+        [(1.0, 5.960_464_477_539_063e-8, 1.597e-4), (2.0, 1.421_085_471_520_200_4e-14, 2.640e-8)]
+    {
+        let weights = series::polynomial(power, 2049).unwrap();
+        let root = series::sqrt_recurrence(&weights, 2049).unwrap();
+        assert_close((weights[2047] / 2.0).powi(2), published, 1e-12, "what is printed");
+        assert_close(weights[2048] / 2.0 - root[2048], truth, 1e-3, "the difference");
+    }
+}
+
+/// Published: counters that start again in every block of w answer a window with E2 at most `2(1 + ln(w)/π + 2/w)²`. With the
+/// previous total that their answer lacks, it is more; the root of the window itself needs much less.
+#[test]
+fn block_counters_exceed_their_published_error() {
+    let (w, steps) = (32, 512);
+    let root = build("sqrt", "count", w);
+    let matrix = root.materialize().unwrap().strategy;
+    let total: f64 = (0..steps)
+        .map(|t| {
+            let own = matrix.row(t % w);
+            let rest = &matrix.row(w - 1) - &own;
+            squared_norm(own) + if t < w { 0.0 } else { squared_norm(rest.view()) }
+        })
+        .sum();
+    let blocks = sensitivity(root.as_ref()) * total / steps as f64;
+    let published = 2.0 * (1.0 + (w as f64).ln() / PI + 2.0 / w as f64).powi(2);
+    assert!(blocks > published, "{blocks} {published}");
+    assert!((blocks - 9.54).abs() < 0.005, "{blocks}");
+    assert!(mean_squared_error(build("sqrt", "window:32", steps).as_ref()) < 0.6 * blocks);
+}
+
+/// Published: ten times the noise multiplier 0.341 is (1.36, 1e-7)-DP. It is (1.40, 1e-7)-DP and not less.
+#[test]
+fn ten_times_the_noise_is_not_as_private_as_published() {
+    let mu = 1.0 / 3.41;
+    assert!(budget::delta_from_gdp(1.36, mu).unwrap() > 1e-7);
+    let epsilon = budget::epsilon_from_gdp(mu, 1e-7).unwrap();
+    assert!((epsilon - 1.40).abs() < 0.005, "{epsilon}");
+    assert!(budget::epsilon_from_gdp(mu, 1e-6).unwrap() < 1.36, "the δ of the experiments");
+}
+
+/// Every row of `docs/errata.md` names tests that exist, and every test above is named there.
+#[test]
+fn every_erratum_names_its_tests() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let read = |path: &str| {
+        std::fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+    };
+    let is_test = |source: &str, name: &str| {
+        let lines: Vec<&str> = source.lines().map(str::trim).collect();
+        let declared = |line: &&str| line.starts_with(&format!("fn {name}("));
+        lines.iter().position(declared).is_some_and(|at| at > 0 && lines[at - 1] == "#[test]")
+    };
+    let document = read("docs/errata.md");
+    let rows: Vec<&str> = document.lines().filter(|line| line.starts_with("| ")).collect();
+    assert!(rows.len() > 30, "{} rows", rows.len());
+    // The headings of the tables end in a column without a test.
+    for row in rows.iter().filter(|row| !row.contains("| test |")) {
+        let named: Vec<(&str, &str)> =
+            row.split('`').skip(1).step_by(2).filter_map(|code| code.split_once(".rs::")).collect();
+        assert!(!named.is_empty(), "no test in: {row}");
+        for (file, name) in named {
+            assert!(is_test(&read(&format!("{file}.rs")), name), "{file}.rs has no test {name}");
+        }
+    }
+    let own = read("tests/laws/errata.rs");
+    let tests = own.split("#[test]\nfn ").skip(1).filter_map(|text| text.split('(').next());
+    for name in tests.filter(|name| *name != "every_erratum_names_its_tests") {
+        assert!(document.contains(name), "{name} is missing from docs/errata.md");
+    }
 }

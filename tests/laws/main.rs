@@ -6,3 +6,4 @@ mod factorization;
 mod golden;
 mod noise;
 mod sensitivity;
+mod shards;

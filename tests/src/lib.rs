@@ -207,6 +207,24 @@ pub struct GoldenError {
     pub max_squared_error: f64,
 }
 
+/// The least mean squared error factor under repeated participation.
+///
+/// Found by descent on a power mean (up to the 8192nd) of `‖C u‖²` over *all* admissible sets and signs u, over all
+/// lower-triangular C, with SciPy's L-BFGS-B, from the square root and from a banded matrix.
+#[derive(Debug, Deserialize)]
+pub struct GoldenParticipation {
+    /// The workload.
+    pub workload: String,
+    /// The horizon.
+    pub steps: usize,
+    /// The number of participations.
+    pub times: usize,
+    /// Their smallest distance.
+    pub separation: usize,
+    /// E2.
+    pub optimum: f64,
+}
+
 /// The Schatten lower bound of the count.
 #[derive(Debug, Deserialize)]
 pub struct GoldenSchatten {

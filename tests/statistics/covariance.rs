@@ -1,6 +1,7 @@
 //! The released noise is Gaussian with covariance `σ²BBᵀ`.
 
 use dp_linalg::dense;
+use dp_mechanisms::noise::{Precision, ShardedNoise};
 use dp_mechanisms::{Budget, Footprint, Participation, Plan, Relation, Side, Workload, strategy};
 use dp_mechanisms::{CorrelatedNoise, GaussianSource, Mechanism, Seed};
 use dp_tests::goodness::{covariance_fits, is_standard_normal, whitened};
@@ -107,6 +108,28 @@ fn input_noise_has_the_covariance_of_the_factorization() {
             }
         });
         check(&draws, factor.view(), &format!("{}, input", case.context()));
+    }
+}
+
+/// The coordinates of a shard that reaches over the end of a tile, in single precision: 4096 draws, α = 2e-6.
+#[test]
+fn noise_of_a_shard_has_the_covariance_of_the_factorization() {
+    let labelled = ("count", Workload::count());
+    let names =
+        ["identity", "binary-tree", "honaker-online", "blt", "scaled-blt", "banded", "banded-inverse"];
+    for case in names.map(|name| case(name, &labelled, 12, Participation::Single).unwrap()) {
+        let workload = case.strategy.workload().materialize(case.strategy.steps()).unwrap();
+        let decoder = case.strategy.materialize().unwrap().decoder;
+        let factor = dense::solve_lower(workload.view(), decoder.view()).unwrap();
+        let mut draws = Array2::zeros((case.strategy.steps(), 4096));
+        let strategy = case.strategy.as_ref();
+        let mut noise =
+            ShardedNoise::new(strategy, Seed::reproducible(77), 10_000, 3000..7096, Precision::Single)
+                .unwrap();
+        for row in draws.rows_mut() {
+            noise.next_into(row.into_slice().unwrap()).unwrap();
+        }
+        check(&draws, factor.view(), &format!("{}, shard", case.context()));
     }
 }
 

@@ -2,5 +2,6 @@
 //! its power on noise that is scaled by 2/3 and by 3/2, which it must reject.
 
 mod covariance;
+mod learning;
 mod mistakes;
 mod privacy;

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use xshell::{Shell, cmd};
 
-use crate::openblas;
+use crate::packages;
 
 /// Runs the statistical tests alone, in release, with the figures they print.
 pub(crate) fn statistical(shell: &Shell, filter: &[String]) -> Result<()> {
@@ -15,7 +15,7 @@ pub(crate) fn statistical(shell: &Shell, filter: &[String]) -> Result<()> {
 /// The OpenBLAS groups are measured where the library is installed; a bench never installs it.
 pub(crate) fn bench(shell: &Shell, arguments: &[String]) -> Result<()> {
     let (target, rest) = split_target(arguments);
-    let features: &[&str] = if openblas::links(shell)? { &["--features", "openblas"] } else { &[] };
+    let features: &[&str] = if packages::openblas_links(shell)? { &["--features", "openblas"] } else { &[] };
     Ok(cmd!(shell, "cargo bench -p dp-benches {features...} {target...} {rest...}").run()?)
 }
 

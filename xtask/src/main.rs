@@ -4,7 +4,7 @@
 //! `dp-cli` as it stands, so that this package neither lists the commands nor depends on the numeric crates.
 
 mod cargo;
-mod openblas;
+mod packages;
 mod passthrough;
 mod test;
 mod tidy;
@@ -19,7 +19,8 @@ cargo xtask <task>
 
 Development tasks:
   test                  everything that must hold before a change is merged: formatting, tidy, lints, unit,
-                        integration and documentation tests, rustdoc, and the numeric core on OpenBLAS
+                        integration and documentation tests, rustdoc, the report in a browser, and the numeric
+                        core on OpenBLAS
   statistical [filter]  the statistical tests alone, in release, with their output
   bench [name] [args]   the criterion benches, all or one; further arguments go to `cargo bench`
   reproduce             the tables and figures of the source papers, computed again, with a verdict for each row

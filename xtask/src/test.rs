@@ -5,7 +5,8 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use xshell::{Shell, cmd};
 
-use crate::{cargo, openblas, tidy};
+use crate::packages::{CHROMIUM, Need, OPENBLAS};
+use crate::{cargo, tidy};
 
 /// How a stage ended, other than by failing.
 enum Outcome {
@@ -33,9 +34,14 @@ const STAGES: &[Stage] = &[
     Stage { name: "tests", command: "cargo test --workspace", run: as_written },
     Stage { name: "documentation", command: "cargo xtask doc", run: |shell, _| passed(cargo::doc(shell)) },
     Stage {
+        name: "report in a browser",
+        command: "cargo test --workspace --bin report browser",
+        run: |shell, command| with(&CHROMIUM, shell, command),
+    },
+    Stage {
         name: "tests on OpenBLAS",
         command: "cargo test -p dp-linalg --no-default-features --features openblas",
-        run: on_openblas,
+        run: |shell, command| with(&OPENBLAS, shell, command),
     },
 ];
 
@@ -79,9 +85,9 @@ fn as_written(shell: &Shell, command: &str) -> Result<Outcome> {
     passed(cmd!(shell, "{program} {words...}").run().map_err(Into::into))
 }
 
-/// The numeric core once more on its other backend; a machine without it is told what it did not check.
-fn on_openblas(shell: &Shell, command: &str) -> Result<Outcome> {
-    match openblas::provide(shell)? {
+/// Runs a stage that needs more than cargo; a machine without it is told what it did not check.
+fn with(need: &Need, shell: &Shell, command: &str) -> Result<Outcome> {
+    match need.provide(shell)? {
         Ok(()) => as_written(shell, command),
         Err(missing) => Ok(Outcome::NotRun(missing)),
     }

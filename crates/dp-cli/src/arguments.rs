@@ -191,6 +191,25 @@ pub(crate) fn strategy(
     Ok(evaluate(&request)?.strategy)
 }
 
+/// A strategy for epochs that double for ever; `auto` is the best of those that can be built for any number of steps.
+pub(crate) fn endless_strategy(
+    name: &str,
+    workload: &Workload,
+    first_epoch: usize,
+    participation: Participation,
+) -> Result<&'static str> {
+    if name != "auto" {
+        return strategy::known_name(name).map_err(Usage::error);
+    }
+    // Early epochs are over soon: what counts is a later one. As above, without a time limit.
+    let steps = first_epoch.saturating_mul(64).min(1 << 14).max(first_epoch);
+    let request = Request { participation, time: Duration::MAX, ..Request::new(workload.clone(), steps) };
+    let report = evaluate(&request)?;
+    let endless =
+        report.strategies.iter().find(|one| strategy::practical_limit(one.name, participation) == usize::MAX);
+    endless.map(|one| one.name).ok_or_else(|| Usage::error("no strategy serves this workload for ever"))
+}
+
 /// A strategy that can be measured on live data; `auto` is the best of them, and a tree where δ is zero.
 pub(crate) fn exact_strategy(
     name: &str,

@@ -44,6 +44,10 @@ enum Command {
     Demo(commands::demo::Demo),
     /// Release cuts, weights or a function of a graph from a CSV of edge updates
     Graph(Box<commands::graph::Graph>),
+    /// Train a classifier privately
+    Train(Box<commands::train::Train>),
+    /// Train with several strategies and budgets, and compare the accuracies
+    CompareTraining(Box<commands::train::Compare>),
 }
 
 fn main() -> ExitCode {
@@ -57,6 +61,8 @@ fn main() -> ExitCode {
         Command::Local(command) => command.run(),
         Command::Demo(command) => command.run(),
         Command::Graph(command) => command.run(),
+        Command::Train(command) => command.run(),
+        Command::CompareTraining(command) => command.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

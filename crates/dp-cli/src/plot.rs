@@ -12,6 +12,15 @@ pub(crate) const BLUE: RGBColor = RGBColor(0, 90, 181);
 pub(crate) const ORANGE: RGBColor = RGBColor(220, 90, 0);
 /// See [`BLUE`].
 pub(crate) const DARK: RGBColor = RGBColor(40, 40, 40);
+/// Colours for several series side by side, told apart also by their lightness.
+const SERIES: [RGBColor; 6] = [
+    RGBColor(136, 136, 136),
+    RGBColor(204, 187, 68),
+    ORANGE,
+    RGBColor(34, 136, 51),
+    RGBColor(102, 204, 238),
+    BLUE,
+];
 
 /// A curve, and a band with a lower and an upper edge at every point unless `band` is empty.
 pub(crate) struct Curve {
@@ -111,6 +120,94 @@ fn draw_panel(
     chart
         .configure_series_labels()
         .position(SeriesLabelPosition::UpperLeft)
+        .label_font(("sans-serif", 15))
+        .background_style(WHITE.mix(0.85))
+        .border_style(BLACK.mix(0.2))
+        .margin(8)
+        .legend_area_size(30)
+        .draw()?;
+    Ok(())
+}
+
+/// A measured value with its standard error.
+pub(crate) struct Measured {
+    pub(crate) at: f64,
+    pub(crate) value: f64,
+    pub(crate) error: f64,
+}
+
+/// Measurements of one thing under several budgets.
+pub(crate) struct Dots {
+    pub(crate) label: String,
+    /// Beside the point: a limit rather than a contestant.
+    pub(crate) dashed: bool,
+    pub(crate) points: Vec<Measured>,
+}
+
+/// Draws measurements with error bars of two standard errors over a logarithmic ε.
+pub(crate) fn draw_against_budget(path: &Path, title: &str, vertical: &str, series: &[Dots]) -> Result<()> {
+    let root = SVGBackend::new(path, (960, 600)).into_drawing_area();
+    let drawn = draw_dots(&root, title, vertical, series)
+        .and_then(|()| root.present().map_err(std::convert::Into::into))
+        .map_err(|error| error.to_string());
+    drawn.map_err(|error| anyhow!("cannot draw `{}`: {error}", path.display()))
+}
+
+fn draw_dots(
+    root: &DrawingArea<SVGBackend<'_>, Shift>,
+    title: &str,
+    vertical: &str,
+    series: &[Dots],
+) -> std::result::Result<(), Box<dyn std::error::Error>> {
+    root.fill(&WHITE)?;
+    let points = || series.iter().flat_map(|dots| &dots.points);
+    let mut budgets: Vec<f64> = points().map(|point| point.at).collect();
+    budgets.sort_by(f64::total_cmp);
+    budgets.dedup();
+    let (first, last) = (budgets.first().copied().unwrap_or(1.0), budgets.last().copied().unwrap_or(1.0));
+    let bars = points().flat_map(|point| [point.value - 2.0 * point.error, point.value + 2.0 * point.error]);
+    let extent = bars.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), y| (low.min(y), high.max(y)));
+    let (low, high) = widen(extent, 0.06);
+    let mut chart = ChartBuilder::on(root)
+        .caption(title, ("sans-serif", 22))
+        .margin(12)
+        .margin_right(24)
+        .x_label_area_size(48)
+        .y_label_area_size(70)
+        .build_cartesian_2d((first / 1.15..last * 1.15).log_scale().with_key_points(budgets), low..high)?;
+    chart
+        .configure_mesh()
+        .x_desc("ε (logarithmic); bars: two standard errors")
+        .y_desc(vertical)
+        .x_label_formatter(&ToString::to_string)
+        .y_label_formatter(&|value| label(*value, high - low))
+        .axis_desc_style(("sans-serif", 16))
+        .label_style(("sans-serif", 14))
+        .light_line_style(WHITE)
+        .bold_line_style(BLACK.mix(0.12))
+        .draw()?;
+    for (index, dots) in series.iter().enumerate() {
+        let colour = if dots.dashed { DARK } else { SERIES[index % SERIES.len()] };
+        let line = dots.points.iter().map(|point| (point.at, point.value));
+        let style = colour.stroke_width(2);
+        let drawn = if dots.dashed {
+            chart.draw_series(DashedLineSeries::new(line, 6, 5, style))?
+        } else {
+            chart.draw_series(LineSeries::new(line, style))?
+        };
+        drawn
+            .label(&dots.label)
+            .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 22, y)], colour.stroke_width(3)));
+        for point in &dots.points {
+            let (at, half) = (point.at, 2.0 * point.error);
+            let bar = vec![(at, point.value - half), (at, point.value + half)];
+            chart.draw_series([PathElement::new(bar, style)])?;
+            chart.draw_series([Circle::new((at, point.value), 3, colour.filled())])?;
+        }
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::LowerRight)
         .label_font(("sans-serif", 15))
         .background_style(WHITE.mix(0.85))
         .border_style(BLACK.mix(0.2))

@@ -381,6 +381,43 @@ fn a_pipe_continues_with_new_rows() {
 }
 
 #[test]
+fn a_stream_of_unknown_length_continues_across_its_epochs() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join("state");
+    let doubling = |changes: &[(&'static str, &str)], input: &str| {
+        let words = release(changes);
+        // Epochs of 2, 4, 8, … rows in place of 8 steps.
+        let words: Vec<&str> = words
+            .iter()
+            .map(|word| match *word {
+                "--steps" => "--doubling",
+                "8" => "2",
+                word => word,
+            })
+            .collect();
+        with_input(&words, input)
+    };
+    let rows = |count: usize| format!("value\n{}", "1\n".repeat(count));
+    let whole = doubling(&[], &rows(20));
+    assert!(whole.status.success(), "{}", text(&whole.stderr));
+    let whole = releases(&text(&whole.stdout));
+    assert_eq!(whole.len(), 20);
+    let mut joined = BTreeMap::new();
+    // Stops within the second epoch, at its end, and within later ones.
+    for count in [3, 3, 1, 5, 8] {
+        let part = doubling(&[("--state", state.to_str().unwrap())], &rows(count));
+        assert!(part.status.success(), "{}", text(&part.stderr));
+        joined.extend(releases(&text(&part.stdout)));
+    }
+    assert_eq!(joined, whole);
+    let best = doubling(&[("--strategy", "auto")], &rows(9));
+    assert!(best.status.success(), "{}", text(&best.stderr));
+    let mut both = release(&[]);
+    both.extend(["--doubling", "2"]);
+    assert_refused(&with_input(&both, &rows(1)), 2, &["--steps", "--doubling"]);
+}
+
+#[test]
 fn states_and_outputs_that_do_not_belong_together_are_refused() {
     let directory = workspace(6);
     let run = |changes: &[(&str, &str)]| in_directory(directory.path(), changes).output().unwrap();

@@ -1,1 +1,35 @@
-//! The place of private learning with correlated noise. It holds no code yet.
+//! Private learning with correlated noise.
+//!
+//! A trainer computes one gradient per person; [`PrivateGradients`] clips them, sums them over a batch and adds the noise
+//! of a strategy, correlated over the steps so that most of it cancels in the sum of many steps. Everything after that —
+//! the optimizer, the model, its predictions — is post-processing.
+//!
+//! | module | owns |
+//! |---|---|
+//! | [`clip`] | the bound on one person's part in a step |
+//! | [`batches`] | who takes part when, over several epochs |
+//! | [`gradients`], [`durable`] | the live object: gradients in, noisy sums out; continued later, and through crashes |
+//! | [`optimizer`] | follow the regularized leader, gradient descent with momentum |
+//! | [`iterates`] | the noise in an optimizer's iterates, for any strategy |
+//! | [`regret`] | what a run lost, measured and bounded |
+//! | [`data`], [`model`], [`train`] | examples to learn from, what learns, and the loop around it all |
+
+pub mod batches;
+pub mod clip;
+pub mod data;
+pub mod durable;
+mod error;
+pub mod gradients;
+pub mod iterates;
+pub mod model;
+pub mod optimizer;
+pub mod regret;
+pub mod train;
+
+pub use batches::CyclicBatches;
+pub use clip::{ClippedSum, Clipping};
+pub use durable::DurableGradients;
+pub use error::{Error, Result};
+pub use gradients::{PrivateGradients, Step};
+pub use optimizer::{Domain, Ftrl, Rates, Sgd};
+pub use regret::{Regret, RegretBound};

@@ -9,11 +9,15 @@
 //! `ε · log2(n) · ‖a‖₂ ‖b‖₂`, where `ε = 2⁻⁵³`. Coefficients much smaller than `‖a‖₂ ‖b‖₂` are relatively less
 //! accurate; short products are computed directly and do not have this limit.
 
+mod negacyclic;
+
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use ndarray::{Array2, ArrayView2, Axis, parallel::prelude::*};
 use num_complex::Complex64;
 use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
+
+pub use negacyclic::NegacyclicKernel;
 
 use crate::{Error, Result};
 

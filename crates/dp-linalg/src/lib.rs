@@ -15,6 +15,7 @@
 //! | [`tree`] | dyadic decompositions |
 
 pub mod bell;
+mod buffers;
 pub mod dense;
 mod error;
 pub mod fft;

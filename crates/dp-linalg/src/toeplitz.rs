@@ -1,12 +1,17 @@
-//! Lower-triangular Toeplitz operators: all at once ([`LowerToeplitz`]) or one step at a time ([`OnlineToeplitz`]).
+//! Lower-triangular Toeplitz operators: all at once ([`LowerToeplitz`]), a block of steps at a time ([`BlockToeplitz`]) or
+//! one step at a time ([`OnlineToeplitz`], [`BandedStream`]).
 //!
 //! The matrix with entries `T[i,j] = c_{i-j}` for `i ≥ j` is multiplication by the power series `c(x)`, cut after n
 //! coefficients; products, inverses and roots of such matrices are those of their series.
 
+mod banded;
+mod blocks;
 mod online;
 
 use ndarray::{Array2, ArrayView2};
 
+pub use banded::BandedStream;
+pub use blocks::{BlockKernel, BlockToeplitz};
 pub use online::OnlineToeplitz;
 
 use crate::error::check_finite;

@@ -7,6 +7,7 @@ use ndarray::{Array1, Array2, ArrayView2};
 use serde::Serialize;
 
 use crate::error::{Error, Result, check_count, check_positive};
+use crate::sensitivity::Participation;
 use crate::workload::{Kind, Workload};
 
 /// A lower bound and where it comes from.
@@ -66,6 +67,39 @@ pub fn dual_certificate(workload: ArrayView2<'_, f64>, weights: &[f64]) -> Resul
     let scaled = &workload * &roots;
     let total: f64 = norms::compensated_sum(weights.iter().copied());
     Ok(norms::schatten1(scaled.view())?.powi(2) / (workload.nrows() as f64 * total))
+}
+
+/// By what factor repeated participation raises the dual certificate with column weights v ([`dual_certificate`]):
+/// `Σ v / max(largest sum over a window of b steps, Σ v / times)`.
+///
+/// One person with random signs moves the measurement by `Σ_{j∈S} X_jj` in the mean, so `Δ² ≥ Σ λ_S Σ_{j∈S} X_jj` for all
+/// weights `λ ≥ 0` of admissible sets with sum 1. Which v are `Σ λ_S 1_S`, or below? The vectors with 0/1 entries and
+/// at most one 1 in b consecutive places, and `times` in all, are the admissible sets; the constraints are sums over
+/// intervals, hence totally unimodular, and every v ≥ 0 that satisfies them is such a mixture. The factor is what v may
+/// be scaled by until it does, against sum 1.
+pub fn participation_factor(weights: &[f64], participation: Participation) -> f64 {
+    let times = participation.times_within(weights.len()).max(1);
+    if times == 1 {
+        return 1.0;
+    }
+    let total: f64 = norms::compensated_sum(weights.iter().copied());
+    // A running sum would cancel; a window is summed afresh whenever one of its own length has passed.
+    let separation = participation.separation();
+    let mut largest = 0.0_f64;
+    for (block, chunk) in weights.chunks(separation).enumerate() {
+        let next = &weights[((block + 1) * separation).min(weights.len())..];
+        // Suffixes of this block, and prefixes of the next that complete the window.
+        let mut suffixes: Vec<f64> = chunk.to_vec();
+        for index in (1..suffixes.len()).rev() {
+            suffixes[index - 1] += suffixes[index];
+        }
+        let mut prefix = 0.0;
+        for (index, suffix) in suffixes.iter().enumerate() {
+            largest = largest.max(suffix + prefix);
+            prefix += next.get(index).copied().unwrap_or(0.0);
+        }
+    }
+    total / largest.max(total / times as f64)
 }
 
 /// The dual weights `v = diag(X⁻¹ AᵀA X⁻¹)` of a strategy with Gram matrix `X = CᵀC`: optimal at the optimum, and
@@ -277,6 +311,38 @@ mod tests {
         assert!(certificate > schatten_count(steps));
         let flat = dual_certificate(matrix.view(), &vec![3.0; steps]).unwrap();
         assert!((flat / schatten_count(steps) - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_window_or_the_total_limits_what_participation_adds() {
+        let weights = [0.5, 3.0, 1.0, 0.25, 2.0, 0.125, 4.0, 1.5];
+        let total: f64 = weights.iter().sum();
+        let largest =
+            |x: &[f64], participation| crate::sensitivity::orthogonal_columns(x, participation).squared;
+        for (times, separation) in [(2, 1), (2, 3), (3, 2), (8, 1), (4, 2), (5, 3), (2, 8)] {
+            let participation = Participation::repeated(times, separation).unwrap();
+            let factor = participation_factor(&weights, participation);
+            if participation.times_within(8) == 1 {
+                assert_eq!(factor, 1.0);
+                continue;
+            }
+            // ⟨v, x⟩ · factor ≤ Σ v · (heaviest set of x), with equality for all steps or for one window.
+            let inner = |x: &[f64]| -> f64 { x.iter().zip(&weights).map(|(x, v)| x * v).sum() };
+            let mut tightest = 0.0_f64;
+            let mut diagonals: Vec<Vec<f64>> = vec![vec![1.0; 8], weights.to_vec()];
+            for first in 0..8 {
+                diagonals.push(
+                    (0..8).map(|j| f64::from(u8::from((first..first + separation).contains(&j)))).collect(),
+                );
+                diagonals.push((0..8).map(|j| ((j * 5 + first * 3) % 7) as f64).collect());
+            }
+            for x in &diagonals {
+                let ratio = inner(x) * factor / (total * largest(x, participation));
+                assert!(ratio <= 1.0 + 1e-12, "{participation} {x:?}: {ratio}");
+                tightest = tightest.max(ratio);
+            }
+            assert!(tightest > 1.0 - 1e-12, "{participation}: {tightest}");
+        }
     }
 
     #[test]

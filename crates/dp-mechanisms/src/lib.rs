@@ -13,6 +13,7 @@
 //! | [`planner`] | evaluates the strategies for a workload and picks |
 //! | [`noise`] | where `z` comes from, and the correlated noise made of it |
 //! | [`mechanism`] | push an input, get the release |
+//! | [`inputs`] | push an input, get it back with noise: for optimizers, which compute on from there |
 //! | [`exact`] | the same in exact integers, for adversaries who look at every bit |
 //! | [`snapshot`], [`durable`] | continuing later, and surviving crashes |
 //! | [`sparse`] | a mechanism over a huge number of coordinates, few of them touched or asked for |
@@ -29,13 +30,13 @@
 //! | `optimal` | 8.7347, 10.202 | 11.4906 | | | n | 98 s at 4096 |
 //! | `structured` | 8.7356, 10.202 | | | | about 11 | as `optimal` |
 //! | `scaled-blt` | 8.7456, 10.491 | 11.507, 14.047 | 18.213, 24.192 | 26.491, 38.990 | 5 to 8 | 65 ms |
-//! | `scaled-sqrt` | 8.7521, 10.413 | 11.515, 13.881 | 18.222, 22.866 | 26.531, 34.505 | n | 5 s |
-//! | `normalized-sqrt` | 8.9482, 9.491 | 11.749, 12.377 | 18.520, 19.318 | 26.850, 27.818 | n | 0.6 s |
-//! | `optimal-toeplitz` | 9.3427, 11.284 | 12.233, 14.458 | 19.184, 21.972 | | n | 1.5 s |
+//! | `scaled-sqrt` | 8.7521, 10.413 | 11.515, 13.881 | 18.222, 22.866 | 26.531, 34.505 | n to 2n | 5 s |
+//! | `normalized-sqrt` | 8.9482, 9.491 | 11.749, 12.377 | 18.520, 19.318 | 26.850, 27.818 | n to 2n | 0.6 s |
+//! | `optimal-toeplitz` | 9.3427, 11.284 | 12.233, 14.458 | 19.184, 21.972 | | n to 2n | 1.5 s |
 //! | `blt` | 9.3475, 11.240 | 12.238, 14.406 | 19.192, 21.913 | 27.709, 30.983 | 4 to 8 | 40 ms |
-//! | `sqrt` | 9.6708, 10.710 | 12.612, 13.793 | 19.664, 21.127 | 28.275, 30.019 | n | 12 ms |
+//! | `sqrt` | 9.6708, 10.710 | 12.612, 13.793 | 19.664, 21.127 | 28.275, 30.019 | n to 2n | 12 ms |
 //! | `group` | 10.161, 10.161 | 13.169, 13.169 | 20.353, 20.353 | 29.095, 29.095 | 3n | 17 ms |
-//! | `anytime` (no horizon) | 17.290, 19.927 | 21.161, 24.111 | 30.324, 34.010 | 41.765, 46.366 | n | 9 ms |
+//! | `anytime` (no horizon) | 17.290, 19.927 | 21.161, 24.111 | 30.324, 34.010 | 41.765, 46.366 | n to 2n | 9 ms |
 //! | `honaker-full` | 13.588, 19.699 | 18.223, 26.169 | 29.495, 41.777 | 43.435, 60.941 | n | 1 ms |
 //! | `honaker-online` | 31.921, 63.831 | 44.223, 88.442 | 74.829, 149.66 | 113.44, 226.87 | 2 log2 n | 2 ms |
 //! | `binary-tree` | 55.011, 110.00 | 78.003, 156.00 | 136.00, 272.00 | 210.00, 420.00 | log2 n | 1 ms |
@@ -55,6 +56,7 @@ pub mod durable;
 mod error;
 pub mod exact;
 pub mod horizon;
+pub mod inputs;
 pub mod mechanism;
 pub mod noise;
 pub mod plan;
@@ -68,7 +70,8 @@ pub mod workload;
 pub use budget::Budget;
 pub use durable::{DurableMechanism, Resumable, StateFile};
 pub use error::{Error, Result};
-pub use horizon::DoublingMechanism;
+pub use horizon::{DoublingMechanism, DoublingPlan};
+pub use inputs::InputMechanism;
 pub use mechanism::{Mechanism, Release};
 pub use noise::{CorrelatedNoise, GaussianSource, Seed, Side};
 pub use plan::Plan;

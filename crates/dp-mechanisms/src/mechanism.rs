@@ -155,14 +155,7 @@ impl Mechanism {
             .restore(snapshot.step(), snapshot.statistic())
             .map_err(|error| Error::State { reason: format!("its contents do not fit the plan: {error}") })?;
         mechanism.noise.skip_to(snapshot.step(), &mut mechanism.current)?;
-        let bits = |values: &[f64]| values.iter().map(|value| value.to_bits()).collect::<Vec<u64>>();
-        if bits(&mechanism.current) != bits(snapshot.noise()) {
-            return Err(Error::State {
-                reason: "its noise does not come out the same here; resume with the program and on the kind of machine \
-                         that saved it"
-                    .to_owned(),
-            });
-        }
+        snapshot.check_noise(&mechanism.current)?;
         Ok(mechanism)
     }
 }

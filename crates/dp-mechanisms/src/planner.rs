@@ -158,11 +158,9 @@ pub fn evaluate(request: &Request) -> Result<Report> {
             skipped.push(Skipped { name, reason: "the time limit was reached".to_owned() });
             continue;
         }
-        if request.strategy.is_none() && request.steps > strategy::practical_limit(name) {
-            let reason = format!(
-                "takes too long beyond {} steps unless asked for by name",
-                strategy::practical_limit(name)
-            );
+        let limit = strategy::practical_limit(name, request.participation);
+        if request.strategy.is_none() && request.steps > limit {
+            let reason = format!("takes too long beyond {limit} steps unless asked for by name");
             skipped.push(Skipped { name, reason });
             continue;
         }
@@ -248,9 +246,8 @@ const CONTENT: f64 = 0.005;
 /// Strategies are fitted to the [`main_participation`] and judged by their sensitivity under the whole footprint; those
 /// that the proof behind the footprint does not cover are left out. Where steps times coordinates exceed
 /// [`COMFORTABLE_MEMORY`], so are those whose filter remembers every step. Where somebody takes part repeatedly in more than
-/// 512 steps, only Toeplitz strategies remain: they are the ones that can be fitted to it, and any other needs the Gram
-/// matrix of C for its sensitivity. Strategies are tried in the order of what they cost to build, until one is within half
-/// a percent of the lower bound.
+/// 512 steps, only Toeplitz strategies remain: any other needs the Gram matrix of C for its sensitivity. Strategies are
+/// tried in the order of what they cost to build, until one is within half a percent of the lower bound.
 ///
 /// The choice depends on nothing but the arguments: a release that is continued on a slower machine has it again.
 ///
@@ -269,12 +266,12 @@ pub fn for_footprint(
     let comfortable = dimension.saturating_mul(steps as u64) <= COMFORTABLE_MEMORY;
     let quick = steps <= GRAM_COMFORT
         || footprint.terms().iter().all(|term| term.participation.times_within(steps) == 1);
+    let participation = main_participation(footprint);
     let names = strategy::NAMES.iter().filter(|name| {
-        steps <= strategy::practical_limit(name)
+        steps <= strategy::practical_limit(name, participation)
             && (comfortable || !strategy::remembers_every_step(name))
             && (quick || strategy::is_toeplitz(name))
     });
-    let participation = main_participation(footprint);
     let evaluate = |name: &str| -> Result<(f64, Arc<dyn Strategy>)> {
         let strategy = strategy::build(name, workload, steps, participation)?;
         strategy::check_columns(strategy.as_ref(), footprint)?;
@@ -326,24 +323,26 @@ fn lower_bounds(request: &Request, found: &[(Evaluation, Arc<dyn Strategy>)]) ->
     } else {
         None
     };
+    // Certificates are proved by column weights, from which follows what several participations add.
+    let raised = |value: f64, weights: &[f64]| LowerBound {
+        value: value * bounds::participation_factor(weights, request.participation),
+        kind: "dual certificate",
+    };
     if let Some(bound) = bidiagonal {
-        mean = mean.or(LowerBound { value: bound.lower_bound, kind: "dual certificate" });
+        mean = mean.or(raised(bound.lower_bound, &bound.column_weights));
     } else if request.steps <= CERTIFICATE_LIMIT {
         let weights = optimal::scaled_sqrt_start(&request.workload, request.steps)?;
         let matrix = request.workload.materialize(request.steps)?;
-        let value = bounds::dual_certificate(matrix.view(), &weights)?;
-        mean = mean.or(LowerBound { value, kind: "dual certificate" });
+        mean = mean.or(raised(bounds::dual_certificate(matrix.view(), &weights)?, &weights));
     }
-    // Repeated participation only raises the sensitivity. With random signs Δ² ≥ Σ_{j∈S} ‖C_j‖² for every
-    // admissible S, and the columns are covered by `sets` of them, so the Schatten bound grows by n/sets.
-    let times = request.participation.times_within(request.steps);
-    let separation = request.participation.separation();
-    let sets = (request.steps.div_ceil(times * separation) * separation).min(request.steps);
-    let factor = request.steps as f64 / sets as f64;
+    // The Schatten bound is the certificate of equal weights.
     let schatten = bounds::mean(&request.workload, request.steps)?;
-    if times > 1 && schatten.kind != "diagonal" {
-        mean =
-            mean.or(LowerBound { value: schatten.value * factor, kind: "schatten, repeated participation" });
+    if schatten.kind != "diagonal" {
+        let blocks = request.steps.max(bounds::DENSE_LIMIT) / bounds::DENSE_LIMIT * bounds::DENSE_LIMIT;
+        let columns = if schatten.kind == "schatten" { request.steps } else { blocks };
+        let factor = bounds::participation_factor(&vec![1.0; columns], request.participation);
+        let kind = if factor > 1.0 { "schatten, repeated participation" } else { schatten.kind };
+        mean = mean.or(LowerBound { value: schatten.value * factor, kind });
     }
     let max = max.or(mean.clone());
     Ok(Bounds {

@@ -110,6 +110,18 @@ impl Snapshot {
         })
     }
 
+    /// Refuses to continue with noise other than that of the last step, bit for bit.
+    pub(crate) fn check_noise(&self, noise: &[f64]) -> Result<()> {
+        if noise.iter().map(|value| value.to_bits()).eq(self.noise.iter().map(|value| value.to_bits())) {
+            return Ok(());
+        }
+        Err(Error::State {
+            reason: "its noise does not come out the same here; resume with the program and on the kind of machine \
+                     that saved it"
+                .to_owned(),
+        })
+    }
+
     pub(crate) fn seed(&self) -> &Seed {
         &self.seed
     }

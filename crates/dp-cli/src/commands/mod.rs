@@ -13,6 +13,7 @@ pub(crate) mod local;
 pub(crate) mod plan;
 pub(crate) mod release;
 pub(crate) mod substrings;
+pub(crate) mod train;
 
 /// The letter of a row; nothing where the field is empty.
 fn letter(fields: &[&str]) -> Result<Box<Option<char>>> {

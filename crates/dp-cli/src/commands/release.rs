@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use dp_mechanisms::exact::{ExactMechanism, ExactPlan};
-use dp_mechanisms::{DurableMechanism, Footprint, Mechanism, Participation, Plan, Relation, Resumable, Seed};
+use dp_mechanisms::{
+    DoublingMechanism, DoublingPlan, DurableMechanism, Footprint, Mechanism, Participation, Plan, Relation,
+    Resumable, Seed,
+};
 
 use crate::arguments::{self, NoiseArguments, OutputArguments, Usage};
 use crate::output;
@@ -35,8 +38,11 @@ pub(crate) struct Release {
     #[arg(long, value_name = "zero-out|replace")]
     relation: Relation,
     /// The number of rows that the guarantee is planned for
-    #[arg(long, value_parser = arguments::steps)]
-    steps: usize,
+    #[arg(long, value_parser = arguments::steps, required_unless_present = "doubling")]
+    steps: Option<usize>,
+    /// Nobody knows how many rows there will be: plan for this many, then for twice as many more, and so on for ever
+    #[arg(long, value_name = "ROWS", value_parser = arguments::steps, conflicts_with_all = ["steps", "exact"])]
+    doubling: Option<usize>,
     /// The statistic: count (running sum), average, window:W, exp:A, poly:C, momentum:B or weights:FILE
     #[arg(long)]
     workload: String,
@@ -66,14 +72,20 @@ pub(crate) struct Release {
 
 impl Release {
     pub(crate) fn run(&self) -> Result<()> {
-        if self.exact {
-            self.run_with(Stream::<ExactMechanism>::open(
-                self,
-                self.exact_plan()?,
-                ExactPlan::standard_deviation,
-            )?)
-        } else {
-            self.run_with(Stream::<Mechanism>::open(self, self.plan()?, Plan::standard_deviation)?)
+        match (self.doubling, self.steps) {
+            (None, Some(steps)) if self.exact => {
+                let plan = self.exact_plan(steps)?;
+                self.run_with(Stream::<ExactMechanism>::open(self, plan, ExactPlan::standard_deviation)?)
+            }
+            (None, Some(steps)) => {
+                let plan = self.plan(steps)?;
+                self.run_with(Stream::<Mechanism>::open(self, plan, Plan::standard_deviation)?)
+            }
+            (Some(first), _) => {
+                let deviation = |plan: &DoublingPlan, step| plan.standard_deviation(step).ok();
+                self.run_with(Stream::<DoublingMechanism>::open(self, self.doubling_plan(first)?, deviation)?)
+            }
+            (None, None) => Err(Usage::error("how many rows? give --steps, or --doubling if nobody knows")),
         }
     }
 
@@ -82,7 +94,7 @@ impl Release {
         let format = if *json { Format::Json } else { Format::Csv };
         let mut sink = Sink::open(output, format, self.output.is_resumable(), plot.is_some())?;
         stream.show_again(&mut sink)?;
-        let progress = output::progress(&self.input, self.steps, stream.step());
+        let progress = output::progress(&self.input, self.steps.unwrap_or(0), stream.step());
         let rows = Rows::open(&self.input, &self.column, stream.step(), self.group.min(1024));
         while let Some(first) = rows.wait() {
             let mut problem = None;
@@ -116,28 +128,36 @@ impl Release {
         }
     }
 
-    fn plan(&self) -> Result<Plan> {
+    fn plan(&self, steps: usize) -> Result<Plan> {
         let budget = self.noise.budget.required()?;
         let workload = arguments::workload(&self.workload)?;
-        let (low, high) = self.bounds;
-        let footprint =
-            Footprint::scalar(low, high, self.relation, self.participation).map_err(Usage::error)?;
-        let strategy = arguments::strategy(&self.strategy, &workload, self.steps, self.participation)?;
-        Plan::new(strategy, footprint, budget).context("this combination cannot be calibrated")
+        let strategy = arguments::strategy(&self.strategy, &workload, steps, self.participation)?;
+        Plan::new(strategy, self.footprint()?, budget).context("this combination cannot be calibrated")
     }
 
-    fn exact_plan(&self) -> Result<ExactPlan> {
+    fn doubling_plan(&self, first: usize) -> Result<DoublingPlan> {
+        let budget = self.noise.budget.required()?;
+        let workload = arguments::workload(&self.workload)?;
+        let strategy = arguments::endless_strategy(&self.strategy, &workload, first, self.participation)?;
+        DoublingPlan::new(&workload, strategy, self.footprint()?, budget, first)
+            .context("this combination cannot be calibrated")
+    }
+
+    fn exact_plan(&self, steps: usize) -> Result<ExactPlan> {
         let budget = self.noise.budget.exact()?;
         let workload = arguments::workload(&self.workload)?;
-        let (low, high) = self.bounds;
-        let footprint =
-            Footprint::scalar(low, high, self.relation, self.participation).map_err(Usage::error)?;
         let strategy =
-            arguments::exact_strategy(&self.strategy, &workload, self.steps, self.participation, budget)?;
+            arguments::exact_strategy(&self.strategy, &workload, steps, self.participation, budget)?;
+        let (low, high) = self.bounds;
         // A power of two, so that whole numbers and simple fractions are not rounded.
         let default = || (low.abs().max(high.abs()).log2().floor() - 16.0).exp2();
         let grid = self.grid.unwrap_or_else(default);
-        ExactPlan::new(&strategy, footprint, 1, grid, budget).map_err(Usage::error)
+        ExactPlan::new(&strategy, self.footprint()?, 1, grid, budget).map_err(Usage::error)
+    }
+
+    fn footprint(&self) -> Result<Footprint> {
+        let (low, high) = self.bounds;
+        Footprint::scalar(low, high, self.relation, self.participation).map_err(Usage::error)
     }
 
     fn stage<M: Resumable<Plan: Clone>>(&self, stream: &mut Stream<M>, row: &Row) -> Result<()> {

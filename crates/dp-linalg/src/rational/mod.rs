@@ -11,7 +11,8 @@ mod roots;
 mod stream;
 mod sums;
 
-pub use stream::{RationalStream, Sample};
+pub use crate::buffers::Sample;
+pub use stream::RationalStream;
 pub use sums::Sum;
 
 use crate::error::{Error, Result, check_finite, check_length};

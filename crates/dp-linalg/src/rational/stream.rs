@@ -1,46 +1,8 @@
 //! A rational operator applied or inverted one step at a time.
 
-use std::ops::Range;
-
-use rayon::prelude::*;
-
 use super::Rational;
-use crate::error::{Error, Result, check_length};
-
-/// From this dimension on a step is shared among rayon's threads.
-const PARALLEL_FROM: usize = 65_536;
-
-/// A number that a stream stores and exchanges: `f64`, or `f32` for half the memory. Arithmetic is in f64 either way.
-pub trait Sample: sealed::Sealed + Copy + Default + Send + Sync {
-    /// The value in f64.
-    fn to_f64(self) -> f64;
-    /// The nearest value of this type.
-    fn from_f64(value: f64) -> Self;
-}
-
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for f64 {}
-    impl Sealed for f32 {}
-}
-
-impl Sample for f64 {
-    fn to_f64(self) -> f64 {
-        self
-    }
-    fn from_f64(value: f64) -> Self {
-        value
-    }
-}
-
-impl Sample for f32 {
-    fn to_f64(self) -> f64 {
-        f64::from(self)
-    }
-    fn from_f64(value: f64) -> Self {
-        value as f32
-    }
-}
+use crate::buffers::{Buffers, LANES, NARROW, Sample, TILE, add_products, dot};
+use crate::error::{Result, check_length};
 
 /// The state of a [`Rational`] operator C, or of its inverse, on a stream of d-vectors: k buffers per coordinate.
 ///
@@ -49,26 +11,16 @@ impl Sample for f32 {
 /// apply   y = x + Σ_i ω_i s_i,    s_i ← θ_i s_i + x        (y = C x)
 /// ```
 ///
-/// The state is cut into tiles of [`RationalStream::TILE`] coordinates that hold their k buffers one after the other, so a
-/// step is one pass over memory in pieces that fit the first-level cache. Use one stream for one direction;
-/// nothing is allocated after [`RationalStream::new`].
+/// Use one stream for one direction; nothing is allocated after [`RationalStream::new`]. A coordinate goes through the same
+/// operations in the same order whatever the dimension and however many rows are given at once, so the results agree to
+/// the last bit.
 pub struct RationalStream<T = f64> {
     theta: Vec<f64>,
     omega: Vec<f64>,
-    dimension: usize,
-    state: Vec<T>,
-}
-
-#[derive(Clone, Copy)]
-enum Direction {
-    Solve,
-    Apply,
+    buffers: Buffers<T>,
 }
 
 impl<T: Sample> RationalStream<T> {
-    /// The number of coordinates handled together. Tiles start at multiples of it.
-    pub const TILE: usize = 512;
-
     /// A stream at its first step.
     ///
     /// **Complexity** k·d numbers of memory.
@@ -76,25 +28,21 @@ impl<T: Sample> RationalStream<T> {
     /// # Errors
     /// The dimension is 0.
     pub fn new(operator: &Rational, dimension: usize) -> Result<Self> {
-        if dimension == 0 {
-            return Err(Error::OutOfRange { what: "dimension", value: 0.0, range: "at least 1" });
-        }
         Ok(RationalStream {
             theta: operator.theta().to_vec(),
             omega: operator.omega().to_vec(),
-            dimension,
-            state: vec![T::default(); operator.buffers() * dimension],
+            buffers: Buffers::new(operator.buffers(), dimension)?,
         })
     }
 
     /// The number of coordinates d.
     pub fn dimension(&self) -> usize {
-        self.dimension
+        self.buffers.dimension
     }
 
     /// The buffers, for a snapshot.
     pub fn state(&self) -> &[T] {
-        &self.state
+        &self.buffers.state
     }
 
     /// Goes back to a snapshot.
@@ -102,14 +50,14 @@ impl<T: Sample> RationalStream<T> {
     /// # Errors
     /// The snapshot has another size.
     pub fn restore(&mut self, state: &[T]) -> Result<()> {
-        check_length("state", self.state.len(), state.len())?;
-        self.state.copy_from_slice(state);
+        check_length("state", self.buffers.state.len(), state.len())?;
+        self.buffers.state.copy_from_slice(state);
         Ok(())
     }
 
     /// Goes back to the first step.
     pub fn reset(&mut self) {
-        self.state.fill(T::default());
+        self.buffers.state.fill(T::default());
     }
 
     /// One step of the inverse: writes `ξ_t = (C⁻¹ z)_t`.
@@ -118,43 +66,36 @@ impl<T: Sample> RationalStream<T> {
     ///
     /// # Errors
     /// A vector does not have d entries.
-    pub fn solve_step(&mut self, z: &[T], xi: &mut [T]) -> Result<()> {
-        check_length("z", self.dimension, z.len())?;
-        self.solve_step_with(xi, |range, tile| tile.copy_from_slice(&z[range]))
+    pub fn solve_step(&mut self, z: &[f64], xi: &mut [f64]) -> Result<()> {
+        check_length("z", self.dimension(), z.len())?;
+        check_length("xi", self.dimension(), xi.len())?;
+        xi.copy_from_slice(z);
+        self.solve_in_place(xi)
     }
 
-    /// [`RationalStream::solve_step`] with the input made on the spot: `fill` writes the entries of z in the given range of
-    /// coordinates, which are filtered while they are still in the cache.
+    /// Any number of steps of the inverse, one row after the other: takes the rows of z and leaves those of ξ.
     ///
-    /// Each range is one tile, asked for exactly once, in any order and from any thread.
+    /// **Complexity** as [`RationalStream::solve_step`] for each row.
     ///
     /// # Errors
-    /// The output does not have d entries.
-    pub fn solve_step_with(
-        &mut self,
-        xi: &mut [T],
-        fill: impl Fn(Range<usize>, &mut [T]) + Sync,
-    ) -> Result<()> {
-        if self.dimension < PARALLEL_FROM {
-            return self.solve_step_in_order(xi, fill);
+    /// The values are not whole rows.
+    pub fn solve_in_place(&mut self, rows: &mut [f64]) -> Result<()> {
+        let dimension = self.dimension();
+        check_length("rows", rows.len().next_multiple_of(dimension), rows.len())?;
+        match self.theta.len() {
+            1..=4 if dimension <= NARROW => self.solve_narrow::<4>(rows),
+            5..=8 if dimension <= NARROW => self.solve_narrow::<8>(rows),
+            9..=12 if dimension <= NARROW => self.solve_narrow::<12>(rows),
+            _ => {
+                let (theta, omega) = (&self.theta, &self.omega);
+                for row in rows.chunks_exact_mut(dimension) {
+                    self.buffers.for_each_tile(row, |state, tile| {
+                        add_products(-1.0, omega, state, tile);
+                        drive(theta, state, tile);
+                    });
+                }
+            }
         }
-        check_length("xi", self.dimension, xi.len())?;
-        self.step_in_parallel(Direction::Solve, xi, fill);
-        Ok(())
-    }
-
-    /// [`RationalStream::solve_step_with`] on the calling thread, tile after tile from the first coordinate to the last, for a
-    /// source that can only be read in order.
-    ///
-    /// # Errors
-    /// The output does not have d entries.
-    pub fn solve_step_in_order(
-        &mut self,
-        xi: &mut [T],
-        fill: impl FnMut(Range<usize>, &mut [T]),
-    ) -> Result<()> {
-        check_length("xi", self.dimension, xi.len())?;
-        self.step_in_order(Direction::Solve, xi, fill);
         Ok(())
     }
 
@@ -164,80 +105,54 @@ impl<T: Sample> RationalStream<T> {
     ///
     /// # Errors
     /// A vector does not have d entries.
-    pub fn apply_step(&mut self, x: &[T], y: &mut [T]) -> Result<()> {
-        check_length("x", self.dimension, x.len())?;
-        check_length("y", self.dimension, y.len())?;
-        let fill = |range: Range<usize>, tile: &mut [T]| tile.copy_from_slice(&x[range]);
-        if self.dimension < PARALLEL_FROM {
-            self.step_in_order(Direction::Apply, y, fill);
-        } else {
-            self.step_in_parallel(Direction::Apply, y, fill);
-        }
+    pub fn apply_step(&mut self, x: &[f64], y: &mut [f64]) -> Result<()> {
+        check_length("x", self.dimension(), x.len())?;
+        check_length("y", self.dimension(), y.len())?;
+        y.copy_from_slice(x);
+        let (theta, omega) = (&self.theta, &self.omega);
+        self.buffers.for_each_tile(y, |state, tile| {
+            // The input drives the buffers of the operator: it is kept aside.
+            let mut input = [0.0; TILE];
+            let input = &mut input[..tile.len()];
+            input.copy_from_slice(tile);
+            add_products(1.0, omega, state, tile);
+            drive(theta, state, input);
+        });
         Ok(())
     }
 
-    fn step_in_order(
-        &mut self,
-        direction: Direction,
-        output: &mut [T],
-        mut fill: impl FnMut(Range<usize>, &mut [T]),
-    ) {
-        let buffers = self.theta.len();
-        let tiles = self.state.chunks_mut(buffers * Self::TILE).zip(output.chunks_mut(Self::TILE));
-        for (index, (state, tile)) in tiles.enumerate() {
-            fill(coordinates(index * Self::TILE, tile), tile);
-            advance(direction, &self.theta, &self.omega, state, tile);
+    /// The rows of each coordinate in turn, for at most K poles; K is a multiple of the lanes, and what is not needed is 0.
+    fn solve_narrow<const K: usize>(&mut self, rows: &mut [f64]) {
+        let (mut theta, mut omega) = ([0.0; K], [0.0; K]);
+        theta[..self.theta.len()].copy_from_slice(&self.theta);
+        omega[..self.omega.len()].copy_from_slice(&self.omega);
+        let dimension = self.dimension();
+        for coordinate in 0..dimension {
+            let mut state = [0.0; K];
+            let stored = self.buffers.state[coordinate..].iter().step_by(dimension);
+            for (value, stored) in state.iter_mut().zip(stored) {
+                *value = stored.to_f64();
+            }
+            for value in rows[coordinate..].iter_mut().step_by(dimension) {
+                for (omega, state) in omega.as_chunks::<LANES>().0.iter().zip(state.as_chunks::<LANES>().0) {
+                    *value -= dot(*omega, *state);
+                }
+                for (state, theta) in state.iter_mut().zip(&theta) {
+                    *state = T::from_f64(theta * *state + *value).to_f64();
+                }
+            }
+            let stored = self.buffers.state[coordinate..].iter_mut().step_by(dimension);
+            for (value, stored) in state.iter().zip(stored) {
+                *stored = T::from_f64(*value);
+            }
         }
-    }
-
-    fn step_in_parallel(
-        &mut self,
-        direction: Direction,
-        output: &mut [T],
-        fill: impl Fn(Range<usize>, &mut [T]) + Sync,
-    ) {
-        let (theta, omega) = (&self.theta, &self.omega);
-        let tiles =
-            self.state.par_chunks_mut(theta.len() * Self::TILE).zip(output.par_chunks_mut(Self::TILE));
-        // Sixteen tiles at least to a thread: a single one is over before it could be handed on.
-        tiles.with_min_len(16).enumerate().for_each(|(index, (state, tile))| {
-            fill(coordinates(index * Self::TILE, tile), tile);
-            advance(direction, theta, omega, state, tile);
-        });
     }
 }
 
-fn coordinates<T>(start: usize, tile: &[T]) -> Range<usize> {
-    start..start + tile.len()
-}
-
-/// One step of one tile, in place; the accumulator keeps the sums in f64 whatever the storage.
-fn advance<T: Sample>(direction: Direction, theta: &[f64], omega: &[f64], state: &mut [T], tile: &mut [T]) {
-    let mut accumulator = [0.0; RationalStream::<f64>::TILE];
-    let accumulator = &mut accumulator[..tile.len()];
-    let sign = match direction {
-        Direction::Solve => -1.0,
-        Direction::Apply => 1.0,
-    };
-    for (sum, value) in accumulator.iter_mut().zip(tile.iter()) {
-        *sum = value.to_f64();
-    }
-    for (&omega, buffer) in omega.iter().zip(state.chunks(tile.len())) {
-        let weight = sign * omega;
-        for (sum, value) in accumulator.iter_mut().zip(buffer) {
-            *sum += weight * value.to_f64();
-        }
-    }
-    for (value, sum) in tile.iter_mut().zip(accumulator.iter_mut()) {
-        let input = value.to_f64();
-        *value = T::from_f64(*sum);
-        if let Direction::Apply = direction {
-            // The input drives the buffers of the operator, the output those of its inverse.
-            *sum = input;
-        }
-    }
-    for (&theta, buffer) in theta.iter().zip(state.chunks_mut(tile.len())) {
-        for (value, input) in buffer.iter_mut().zip(accumulator.iter()) {
+/// `s_i ← θ_i s_i + input` for every buffer.
+fn drive<T: Sample>(theta: &[f64], state: &mut [T], input: &[f64]) {
+    for (&theta, buffer) in theta.iter().zip(state.chunks_mut(input.len())) {
+        for (value, input) in buffer.iter_mut().zip(input) {
             *value = T::from_f64(theta * value.to_f64() + input);
         }
     }

@@ -169,6 +169,7 @@ fn bad_parameters_are_named() {
     assert!(stream.solve_step(&[0.0], &mut [0.0; 2]).is_err());
     assert!(stream.solve_step(&[0.0; 2], &mut [0.0; 3]).is_err());
     assert!(stream.apply_step(&[0.0; 2], &mut [0.0; 3]).is_err());
+    assert!(stream.solve_in_place(&mut [0.0; 3]).is_err());
     assert!(stream.restore(&[0.0; 5]).is_err());
 }
 
@@ -185,36 +186,29 @@ fn streams_match_the_series() {
     let coefficients = c.coefficients(steps);
     let inverse = c.inverse().unwrap().coefficients(steps);
     // One coordinate, a full and a partial tile, and a dimension that is shared among threads.
-    for dimension in [1, RationalStream::<f64>::TILE + 3, 70_001] {
+    for dimension in [1, 515, 70_001] {
         let mut solve = RationalStream::<f64>::new(&c, dimension).unwrap();
-        let mut fused = RationalStream::<f64>::new(&c, dimension).unwrap();
         let mut apply = RationalStream::<f64>::new(&c, dimension).unwrap();
         let mut single = RationalStream::<f32>::new(&c, dimension).unwrap();
-        let (mut xi, mut fused_xi, mut back) =
+        let (mut xi, mut single_xi, mut back) =
             (vec![0.0; dimension], vec![0.0; dimension], vec![0.0; dimension]);
-        let mut single_xi = vec![0.0_f32; dimension];
         let watched = [0, dimension / 2, dimension - 1];
+        // The same coordinates by themselves, all steps at once.
+        let mut alone = RationalStream::<f64>::new(&c, watched.len()).unwrap();
+        let mut together: Vec<f64> =
+            (0..steps).flat_map(|t| watched.map(|coordinate| entry(t, coordinate))).collect();
+        alone.solve_in_place(&mut together).unwrap();
         for t in 0..steps {
             let z: Vec<f64> = (0..dimension).map(|coordinate| entry(t, coordinate)).collect();
             solve.solve_step(&z, &mut xi).unwrap();
-            fused
-                .solve_step_with(&mut fused_xi, |range, tile| {
-                    for (coordinate, value) in range.zip(tile) {
-                        *value = entry(t, coordinate);
-                    }
-                })
-                .unwrap();
-            assert_eq!(xi, fused_xi);
             apply.apply_step(&xi, &mut back).unwrap();
-            single
-                .solve_step_in_order(&mut single_xi, |range, tile| {
-                    for (coordinate, value) in range.zip(tile) {
-                        *value = entry(t, coordinate) as f32;
-                    }
-                })
-                .unwrap();
+            single.solve_step(&z, &mut single_xi).unwrap();
             assert!(back.iter().zip(&z).all(|(a, b)| (a - b).abs() < 1e-13));
-            assert!(single_xi.iter().zip(&xi).all(|(&a, b)| (f64::from(a) - b).abs() < 1e-5));
+            assert!(single_xi.iter().zip(&xi).all(|(a, b)| (a - b).abs() < 1e-5));
+            assert_eq!(
+                together[t * watched.len()..][..watched.len()],
+                watched.map(|coordinate| xi[coordinate])
+            );
             for coordinate in watched {
                 let expected: f64 = (0..=t).map(|s| inverse[t - s] * entry(s, coordinate)).sum();
                 assert!((xi[coordinate] - expected).abs() < 1e-13);

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use zeroize::Zeroize;
+
 use crate::error::{Error, Result};
 use crate::noise::UnitNoise;
 use crate::strategy::{NoiseFilter, Strategy};
@@ -26,16 +28,24 @@ pub enum Side {
 /// chosen inputs because `z` is Gaussian and the workload is lower triangular.
 ///
 /// # Complexity
-/// That of the strategy's filter, plus one O(d) pass where the filter works on the other side.
+/// That of the strategy's filter, plus one O(d) pass where the filter works on the other side. Vectors of few coordinates
+/// are made several steps at a time, which costs little more than one step; a step is then served from what is made. Blocks
+/// start at multiples of their length, whoever asks: the noise of a step does not depend on how it was reached.
 pub struct CorrelatedNoise {
     filter: Box<dyn NoiseFilter>,
     conversion: Conversion,
     source: Box<dyn UnitNoise>,
-    buffer: Vec<f64>,
+    /// The steps made together, one after the other; empty where each step is made by itself.
+    block: Vec<f64>,
+    /// Where the next step stands in the block.
+    served: usize,
     dimension: usize,
     steps: usize,
     step: usize,
 }
+
+/// The values of the steps that are made together.
+const BLOCK: usize = 64;
 
 enum Conversion {
     None,
@@ -66,11 +76,10 @@ impl CorrelatedNoise {
             }
             _ => Conversion::None,
         };
-        let buffer = match conversion {
-            Conversion::None => Vec::new(),
-            _ => vec![0.0; dimension],
-        };
-        Ok(Self { filter, conversion, source, buffer, dimension, steps, step: 0 })
+        let together = (BLOCK / dimension).min(steps);
+        let block = if together > 1 { vec![0.0; together * dimension] } else { Vec::new() };
+        let served = block.len();
+        Ok(Self { filter, conversion, source, block, served, dimension, steps, step: 0 })
     }
 
     /// The number of steps whose noise has been made.
@@ -93,16 +102,19 @@ impl CorrelatedNoise {
                 actual: out.len(),
             });
         }
-        match &mut self.conversion {
-            Conversion::None => self.filter.next_into(self.source.as_mut(), out)?,
-            Conversion::ToOutput(stream) => {
-                self.filter.next_into(self.source.as_mut(), &mut self.buffer)?;
-                stream.push(&self.buffer, out)?;
+        if self.block.is_empty() {
+            self.filter.next_into(self.source.as_mut(), out)?;
+            self.conversion.apply(out)?;
+        } else {
+            if self.served == self.block.len() {
+                let values = self.block.len().min((self.steps - self.step) * self.dimension);
+                let rows = &mut self.block[..values];
+                self.filter.next_rows(self.source.as_mut(), self.dimension, rows)?;
+                self.conversion.apply(rows)?;
+                self.served = 0;
             }
-            Conversion::ToInput(stream) => {
-                self.filter.next_into(self.source.as_mut(), &mut self.buffer)?;
-                stream.push(&self.buffer, out)?;
-            }
+            out.copy_from_slice(&self.block[self.served..self.served + self.dimension]);
+            self.served += self.dimension;
         }
         self.step += 1;
         Ok(())
@@ -120,6 +132,24 @@ impl CorrelatedNoise {
             self.next_into(scratch)?;
         }
         Ok(())
+    }
+}
+
+impl Conversion {
+    /// Turns rows of noise on the filter's side into rows on the other.
+    fn apply(&mut self, rows: &mut [f64]) -> Result<()> {
+        match self {
+            Self::None => Ok(()),
+            Self::ToOutput(stream) => stream.apply_in_place(rows),
+            Self::ToInput(stream) => stream.apply_in_place(rows),
+        }
+    }
+}
+
+/// What was made ahead is wiped from memory.
+impl Drop for CorrelatedNoise {
+    fn drop(&mut self) {
+        self.block.zeroize();
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod correlated;
 pub mod discrete;
+mod sharded;
 
 use std::fmt;
 use std::ops::Range;
@@ -14,9 +15,11 @@ use std::ops::Range;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use rand_distr::{Distribution, StandardNormal};
+use rayon::prelude::*;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 pub use correlated::{CorrelatedNoise, Side};
+pub use sharded::{Precision, ShardedNoise};
 
 use crate::error::{Error, Result};
 
@@ -80,6 +83,13 @@ pub trait UnitNoise: Send + Sync {
     fn fill_row(&mut self, row: usize, out: &mut [f64]) {
         self.fill_range(row, 0, out);
     }
+
+    /// Writes as many whole rows of `dimension` coordinates as `out` holds, from row `first` on.
+    fn fill_rows(&mut self, first: usize, dimension: usize, out: &mut [f64]) {
+        for (row, values) in (first..).zip(out.chunks_exact_mut(dimension)) {
+            self.fill_row(row, values);
+        }
+    }
 }
 
 /// Standard normal noise from ChaCha20, addressable by row and coordinate.
@@ -89,7 +99,8 @@ pub trait UnitNoise: Send + Sync {
 /// the counter starts at its row), far enough from its neighbours that no words are shared.
 ///
 /// # Complexity
-/// About one ChaCha20 block per 8 values, however the rows are visited in order; a random access costs a tile.
+/// About one ChaCha20 block per 8 values, however the rows are visited in order; a random access costs a tile. Rows of
+/// several tiles are shared among threads.
 pub struct GaussianSource {
     tiles: Tiles,
     /// The rows of the current tile row, row-major over all coordinates; empty when a tile has one row.
@@ -141,6 +152,12 @@ impl Tiles {
         out: &mut [T],
         mut draw: impl FnMut(&mut ChaCha20Rng) -> T,
     ) {
+        if self.dimension <= self.columns {
+            // One tile wide: its rows follow each other.
+            let mut generator = self.generator(tile_row, 0);
+            out.iter_mut().for_each(|value| *value = draw(&mut generator));
+            return;
+        }
         for tile_column in 0..self.dimension.div_ceil(self.columns) {
             let mut generator = self.generator(tile_row, tile_column);
             for row in out.chunks_exact_mut(self.dimension) {
@@ -189,7 +206,12 @@ impl UnitNoise for GaussianSource {
 
     fn fill_row(&mut self, row: usize, out: &mut [f64]) {
         if self.tiles.rows == 1 {
-            return self.fill_range(row, 0, out);
+            // Whole tiles: none of the values is drawn twice.
+            let this = &*self;
+            return out
+                .par_chunks_mut(TILE)
+                .enumerate()
+                .for_each(|(tile, values)| this.fill_range(row, tile * TILE, values));
         }
         let tile_row = row / self.tiles.rows;
         if self.cached != Some(tile_row) {
@@ -197,6 +219,32 @@ impl UnitNoise for GaussianSource {
         }
         let start = row % self.tiles.rows * self.tiles.dimension;
         out.copy_from_slice(&self.cache[start..start + self.tiles.dimension]);
+    }
+
+    fn fill_rows(&mut self, first: usize, dimension: usize, out: &mut [f64]) {
+        if self.tiles.rows == 1 || dimension != self.tiles.dimension {
+            for (row, values) in (first..).zip(out.chunks_exact_mut(dimension)) {
+                self.fill_row(row, values);
+            }
+            return;
+        }
+        let whole = out.len() / dimension * dimension;
+        let (mut row, mut rest) = (first, &mut out[..whole]);
+        while !rest.is_empty() {
+            let (tile_row, start) = (row / self.tiles.rows, row % self.tiles.rows * dimension);
+            let (part, later) = rest.split_at_mut(rest.len().min(self.cache.len() - start));
+            if part.len() == self.cache.len() {
+                // A whole tile goes straight to its place.
+                self.tiles.fill(tile_row, part, |generator| StandardNormal.sample(generator));
+            } else {
+                if self.cached != Some(tile_row) {
+                    self.load(tile_row);
+                }
+                part.copy_from_slice(&self.cache[start..start + part.len()]);
+            }
+            row += part.len() / dimension;
+            rest = later;
+        }
     }
 }
 
@@ -237,6 +285,24 @@ mod tests {
                         whole[first..first + length],
                         "row {row}, {first}+{length} of {dimension}"
                     );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn many_rows_are_the_rows_one_by_one() {
+        for dimension in [1_usize, 3, 1000, 5000] {
+            let rows = TILE / dimension.next_power_of_two().min(TILE);
+            let mut source = GaussianSource::new(Seed::reproducible(8), dimension);
+            // Within a tile, across its end, and over a whole tile with parts of its neighbours.
+            for (first, count) in [(0, 1), (rows / 2, rows), (rows - 1, rows + 2), (0, 2 * rows)] {
+                let mut together = vec![0.0; count * dimension];
+                source.fill_rows(first, dimension, &mut together);
+                let mut single = vec![0.0; dimension];
+                for (row, part) in (first..).zip(together.chunks_exact(dimension)) {
+                    source.fill_range(row, 0, &mut single);
+                    assert_eq!(part, single, "row {row} of {first}+{count}, {dimension} coordinates");
                 }
             }
         }

@@ -5,11 +5,19 @@
 //! column of C has the squared norm `Σ r_k² = ½ + γ̂(n)/2`, `γ̂(n) = (1/n) Σ_j 1/|sin((2j-1)π/(2n))|`. All releases have the same
 //! variance, and the noise `B z` is a stationary process.
 //!
+//! The eigenvalues of M at even frequencies vanish, but for the one at 0. So r is a constant `κ = 1/(2√n)` plus a sequence s that
+//! changes sign every n steps, and `(B z)_t = κ Σ_j z_j + Σ_{j<n} s_{t-j} (z_j - z_{j+n})`: a product modulo `x^n + 1`, of half the
+//! length that the circulant suggests.
+//!
 //! B is not lower triangular: noise depends on all of z from the first release on. That is private for adaptive streams
 //! because z is Gaussian and never depends on the data.
 
-use dp_linalg::{fft, norms};
-use ndarray::{Array2, Axis};
+use std::sync::{Arc, OnceLock};
+
+use dp_linalg::fft::{self, NegacyclicKernel};
+use dp_linalg::norms;
+use ndarray::Array2;
+use zeroize::Zeroize;
 
 use super::{Factorization, NoiseFilter, RowNorms, Strategy, check_materializable};
 use crate::error::{Error, Result, check_count};
@@ -23,6 +31,8 @@ pub struct Group {
     workload: Workload,
     /// The first column of R: 2n values.
     root: Vec<f64>,
+    /// What streams multiply by, made by the first one and shared by all.
+    kernel: OnceLock<Arc<NegacyclicKernel>>,
 }
 
 impl Group {
@@ -44,10 +54,15 @@ impl Group {
         }
         let mut column = vec![0.0; 2 * steps];
         column[..steps].fill(1.0);
-        Ok(Self {
-            workload: workload.clone(),
-            root: fft::circulant_power(&column, |eigenvalue| eigenvalue.powf(0.5)),
-        })
+        let mut root = fft::circulant_power(&column, |eigenvalue| eigenvalue.powf(0.5));
+        // The root of an eigenvalue that should vanish is the root of its rounding error: the parts are put together anew.
+        let constant = constant_part(steps);
+        let (first, second) = root.split_at_mut(steps);
+        for (a, b) in first.iter_mut().zip(second) {
+            let odd = (*a - *b) / 2.0;
+            (*a, *b) = (constant + odd, constant - odd);
+        }
+        Ok(Self { workload: workload.clone(), root, kernel: OnceLock::new() })
     }
 
     fn squared_norm(&self) -> f64 {
@@ -105,7 +120,17 @@ impl Strategy for Group {
 
     fn noise_filter(&self, dimension: usize) -> Result<Box<dyn NoiseFilter>> {
         check_count("dimension", dimension)?;
-        Ok(Box::new(Stationary { root: self.root.clone(), noise: None, step: 0 }))
+        let kernel = match self.kernel.get() {
+            Some(kernel) => Arc::clone(kernel),
+            None => {
+                let (first, second) = self.root.split_at(self.steps());
+                let odd: Vec<f64> = first.iter().zip(second).map(|(a, b)| (a - b) / 2.0).collect();
+                let made = Arc::new(NegacyclicKernel::new(&odd)?);
+                Arc::clone(self.kernel.get_or_init(|| made))
+            }
+        };
+        let constant = constant_part(self.steps());
+        Ok(Box::new(Stationary { kernel, constant, steps: self.steps(), noise: Vec::new(), step: 0 }))
     }
 
     fn memory(&self, dimension: usize) -> usize {
@@ -124,29 +149,60 @@ impl Strategy for Group {
     }
 }
 
+/// κ.
+fn constant_part(steps: usize) -> f64 {
+    0.5 / (steps as f64).sqrt()
+}
+
 /// The whole stationary process, made by FFT when the first step asks for it.
 struct Stationary {
-    root: Vec<f64>,
-    /// One row per step.
-    noise: Option<Array2<f64>>,
+    kernel: Arc<NegacyclicKernel>,
+    /// κ.
+    constant: f64,
+    steps: usize,
+    /// The vectors of all steps, one after the other; empty until the first step.
+    noise: Vec<f64>,
     step: usize,
 }
 
+/// Rows of z that are read together.
+const ROWS: usize = 1 << 12;
+
 impl Stationary {
-    /// The first n rows of the cyclic convolution of R's first column with z.
-    fn make(&self, source: &mut dyn UnitNoise, dimension: usize) -> Array2<f64> {
-        let size = self.root.len();
-        let steps = size / 2;
-        let mut z = Array2::zeros((size, dimension));
-        let mut values = vec![0.0; dimension];
-        for (row, mut target) in z.rows_mut().into_iter().enumerate() {
-            source.fill_row(row, &mut values);
-            target.iter_mut().zip(&values).for_each(|(out, value)| *out = *value);
+    fn make(&mut self, source: &mut dyn UnitNoise, dimension: usize) -> Result<()> {
+        let mut noise = vec![0.0; self.steps * dimension];
+        source.fill_rows(0, dimension, &mut noise);
+        let mut sums = vec![0.0; dimension];
+        let mut later = vec![0.0; ROWS.min(self.steps) * dimension];
+        for (part, rows) in noise.chunks_mut(later.len()).enumerate() {
+            let later = &mut later[..rows.len()];
+            source.fill_rows(self.steps + part * ROWS.min(self.steps), dimension, later);
+            for (row, later) in rows.chunks_exact_mut(dimension).zip(later.chunks_exact(dimension)) {
+                for ((value, later), sum) in row.iter_mut().zip(later).zip(&mut sums) {
+                    *sum += *value + later;
+                    *value -= later;
+                }
+            }
         }
-        let product = fft::convolve_columns(&self.root, z.view(), size + steps);
-        let (mut noise, rest) = (product.slice_axis(Axis(0), (..steps).into()).to_owned(), size);
-        noise += &product.slice_axis(Axis(0), (rest..rest + steps).into());
-        noise
+        later.zeroize();
+        let mut scratch = fft::Scratch::default();
+        let mut column = vec![0.0; if dimension == 1 { 0 } else { self.steps }];
+        for (coordinate, sum) in sums.iter().enumerate() {
+            let shift = self.constant * sum;
+            if dimension == 1 {
+                self.kernel.apply_in_place(&mut noise, &mut scratch)?;
+                noise.iter_mut().for_each(|value| *value += shift);
+                continue;
+            }
+            let strided = noise[coordinate..].iter_mut().step_by(dimension);
+            column.iter_mut().zip(strided).for_each(|(value, noise)| *value = *noise);
+            self.kernel.apply_in_place(&mut column, &mut scratch)?;
+            let strided = noise[coordinate..].iter_mut().step_by(dimension);
+            column.iter().zip(strided).for_each(|(value, noise)| *noise = value + shift);
+        }
+        column.zeroize();
+        self.noise = noise;
+        Ok(())
     }
 }
 
@@ -156,16 +212,24 @@ impl NoiseFilter for Stationary {
     }
 
     fn next_into(&mut self, source: &mut dyn UnitNoise, out: &mut [f64]) -> Result<()> {
-        let noise = match self.noise.take() {
-            Some(noise) => noise,
-            None => self.make(source, out.len()),
-        };
-        let noise = self.noise.insert(noise);
-        for (value, made) in out.iter_mut().zip(noise.row(self.step)) {
-            *value = *made;
+        let dimension = out.len();
+        self.next_rows(source, dimension, out)
+    }
+
+    fn next_rows(&mut self, source: &mut dyn UnitNoise, dimension: usize, out: &mut [f64]) -> Result<()> {
+        if self.noise.is_empty() {
+            self.make(source, dimension)?;
         }
-        self.step += 1;
+        out.copy_from_slice(&self.noise[self.step * dimension..][..out.len()]);
+        self.step += out.len() / dimension;
         Ok(())
+    }
+}
+
+/// What was made ahead is wiped from memory.
+impl Drop for Stationary {
+    fn drop(&mut self) {
+        self.noise.zeroize();
     }
 }
 

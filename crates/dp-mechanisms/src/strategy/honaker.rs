@@ -1,7 +1,9 @@
 //! The binary tree with every node measured, decoded with inverse-variance weights.
 
+use dp_linalg::rational::Sample;
 use dp_linalg::tree::{Node, complete_ancestors, complete_nodes, dyadic_nodes, levels, position};
 use ndarray::{Array2, ArrayView1};
+use zeroize::Zeroize;
 
 use super::tree::{Measured, PrefixSums, native_side, prefix_row_norms, sensitivity, sum_over_dyadic_levels};
 use super::{Factorization, Measurement, NoiseFilter, RowNorms, Strategy, check_materializable};
@@ -76,6 +78,14 @@ impl Honaker {
             decoding,
             variances: variances.take(levels(steps)).collect(),
         })
+    }
+
+    fn from_below<T: Sample>(&self, dimension: usize, side: Side) -> FromBelow<T> {
+        FromBelow {
+            sums: PrefixSums::new(self.steps, dimension, side),
+            estimates: Estimates::new(&self.variances, dimension),
+            measured: vec![0.0; dimension],
+        }
     }
 
     /// Adds `factor` times the estimate from below of a node to a row over the measurements.
@@ -209,10 +219,7 @@ impl Strategy for Honaker {
 
     fn noise_filter(&self, dimension: usize) -> Result<Box<dyn NoiseFilter>> {
         Ok(match self.decoding {
-            Decoding::Online => Box::new(FromBelow {
-                sums: PrefixSums::new(self.steps, dimension, native_side(&self.workload)),
-                estimates: Estimates::new(&self.variances, dimension),
-            }),
+            Decoding::Online => Box::new(self.from_below::<f64>(dimension, native_side(&self.workload))),
             Decoding::Full => Box::new(LeastSquares {
                 variances: self.variances.clone(),
                 steps: self.steps,
@@ -220,6 +227,13 @@ impl Strategy for Honaker {
                 step: 0,
                 noise: Vec::new(),
             }),
+        })
+    }
+
+    fn compact_filter(&self, dimension: usize) -> Result<Option<Box<dyn NoiseFilter>>> {
+        Ok(match self.decoding {
+            Decoding::Online => Some(Box::new(self.from_below::<f32>(dimension, Side::Input))),
+            Decoding::Full => None,
         })
     }
 
@@ -255,66 +269,92 @@ impl Strategy for Honaker {
 }
 
 /// The estimates from below of the nodes that wait for their right sibling, one per level.
-struct Estimates {
+struct Estimates<T> {
     variances: Vec<f64>,
-    waiting: Vec<f64>,
-    measurement: Vec<f64>,
+    waiting: Vec<T>,
 }
 
-impl Estimates {
+impl<T: Sample> Estimates<T> {
     fn new(variances: &[f64], dimension: usize) -> Self {
-        Self {
-            variances: variances.to_vec(),
-            waiting: vec![0.0; variances.len() * dimension],
-            measurement: vec![0.0; dimension],
+        Self { variances: variances.to_vec(), waiting: vec![T::default(); variances.len() * dimension] }
+    }
+
+    /// One level up: from the estimate of a right child and the measurement of its parent to the parent's estimate. In the
+    /// place of the measurement is left how far it moved the sum of the children.
+    fn raise(&self, level: usize, measured: &mut [f64], estimate: &mut [f64]) {
+        let own = self.variances[level];
+        let left = &self.waiting[(level - 1) * estimate.len()..];
+        for ((value, left), measured) in estimate.iter_mut().zip(left).zip(measured) {
+            let children = left.to_f64() + *value;
+            *measured = own * (*measured - children);
+            *value = children + *measured;
         }
     }
 
-    /// Leaves in `estimate` the noise of the largest node that ends at `step`, estimated from below.
-    ///
-    /// `measure(row, out)` reads a row of z. For each inner node that the step completes, `correction(middle, moved)`
-    /// is told how far its own measurement moved the sum of its children.
-    fn complete(
-        &mut self,
-        step: usize,
-        estimate: &mut [f64],
-        mut measure: impl FnMut(usize, &mut [f64]),
-        mut correction: impl FnMut(usize, &[f64]),
-    ) {
-        let dimension = estimate.len();
-        let first = complete_nodes(step - 1);
-        measure(first, estimate);
-        let top = step.trailing_zeros() as usize;
-        for level in 1..=top {
-            measure(first + level, &mut self.measurement);
-            let own = self.variances[level];
-            let left = &self.waiting[(level - 1) * dimension..][..dimension];
-            for ((value, left), measured) in estimate.iter_mut().zip(left).zip(&mut self.measurement) {
-                let children = *left + *value;
-                *measured = own * (*measured - children);
-                *value = children + *measured;
-            }
-            correction(step - (1 << (level - 1)), &self.measurement);
+    /// Keeps the estimate of the largest node that ends at a step for the one above it.
+    fn keep(&mut self, level: usize, estimate: &[f64]) {
+        for (kept, value) in self.waiting[level * estimate.len()..].iter_mut().zip(estimate) {
+            *kept = T::from_f64(*value);
         }
-        self.waiting[top * dimension..][..dimension].copy_from_slice(estimate);
+    }
+
+    /// Writes to `estimate` the noise of the largest node that ends at `step`, estimated from below; `measured` holds the rows
+    /// of z for the nodes that the step completes, from the leaf upwards, and is left as [`Estimates::raise`] says.
+    fn complete(&mut self, step: usize, measured: &mut [f64], estimate: &mut [f64]) {
+        let dimension = estimate.len();
+        let (leaf, inner) = measured.split_at_mut(dimension);
+        estimate.copy_from_slice(leaf);
+        for (below, measured) in inner.chunks_exact_mut(dimension).enumerate() {
+            self.raise(below + 1, measured, estimate);
+        }
+        self.keep(step.trailing_zeros() as usize, estimate);
     }
 }
 
 /// Online decoding: each step combines the nodes it completes, and adds the result to the prefix before them.
-struct FromBelow {
-    sums: PrefixSums,
-    estimates: Estimates,
+struct FromBelow<T> {
+    sums: PrefixSums<T>,
+    estimates: Estimates<T>,
+    /// The measurement at hand, or all of several steps.
+    measured: Vec<f64>,
 }
 
-impl NoiseFilter for FromBelow {
+impl<T: Sample> NoiseFilter for FromBelow<T> {
     fn side(&self) -> Side {
         self.sums.side()
     }
 
     fn next_into(&mut self, source: &mut dyn UnitNoise, out: &mut [f64]) -> Result<()> {
         let step = self.sums.next_step()?;
-        self.estimates.complete(step, out, |row, values| source.fill_row(row, values), |_, _| ());
+        let first = complete_nodes(step - 1);
+        let top = step.trailing_zeros() as usize;
+        source.fill_row(first, out);
+        for level in 1..=top {
+            let measured = &mut self.measured[..out.len()];
+            source.fill_row(first + level, measured);
+            self.estimates.raise(level, measured, out);
+        }
+        self.estimates.keep(top, out);
         self.sums.append(out);
+        Ok(())
+    }
+
+    fn next_rows(&mut self, source: &mut dyn UnitNoise, dimension: usize, out: &mut [f64]) -> Result<()> {
+        let before = self.sums.next_step()? - 1;
+        let first = complete_nodes(before);
+        let count = complete_nodes(before + out.len() / dimension) - first;
+        // Grows for the first block, and for one that completes more nodes than any before.
+        self.measured.resize(self.measured.len().max(count * dimension), 0.0);
+        let mut rest = &mut self.measured[..count * dimension];
+        source.fill_rows(first, dimension, rest);
+        for row in out.chunks_exact_mut(dimension) {
+            let step = self.sums.next_step()?;
+            let nodes = step.trailing_zeros() as usize + 1;
+            let (own, later) = rest.split_at_mut(nodes * dimension);
+            self.estimates.complete(step, own, row);
+            self.sums.append(row);
+            rest = later;
+        }
         Ok(())
     }
 }
@@ -329,6 +369,9 @@ struct LeastSquares {
     noise: Vec<f64>,
 }
 
+/// Values of z that are read together.
+const READ_AHEAD: usize = 1 << 12;
+
 impl LeastSquares {
     /// An upward sweep estimates every node from below and notes how far each measurement moves the sum of the two
     /// children; a downward sweep hands each node half of what its parent moved in the end, because siblings
@@ -338,48 +381,63 @@ impl LeastSquares {
         self.noise = vec![0.0; self.steps * self.dimension];
         let width = self.dimension.min(TILE);
         let mut corrections = vec![0.0; self.steps * width];
-        let mut leaf = vec![0.0; width];
+        let together = (READ_AHEAD / width).clamp(1, self.steps);
+        let mut measured = vec![0.0; (2 * together + levels(self.steps)) * width];
+        let mut estimate = vec![0.0; width];
         for first in (0..self.dimension).step_by(width) {
             let width = width.min(self.dimension - first);
-            let mut estimates = Estimates::new(&self.variances, width);
-            for step in 1..=self.steps {
-                let noise = &mut self.noise[(step - 1) * self.dimension + first..][..width];
-                let leaf_row = complete_nodes(step - 1);
-                let measure = |row: usize, values: &mut [f64]| {
-                    if width == self.dimension {
-                        source.fill_row(row, values);
-                    } else {
+            let mut estimates = Estimates::<f64>::new(&self.variances, width);
+            for start in (0..self.steps).step_by(together) {
+                let end = (start + together).min(self.steps);
+                let nodes = complete_nodes(start)..complete_nodes(end);
+                let mut rest = &mut measured[..nodes.len() * width];
+                if width == self.dimension {
+                    source.fill_rows(nodes.start, width, rest);
+                } else {
+                    for (row, values) in nodes.zip(rest.chunks_exact_mut(width)) {
                         source.fill_range(row, first, values);
                     }
-                    if row == leaf_row {
-                        noise.copy_from_slice(values);
+                }
+                for step in start + 1..=end {
+                    let top = step.trailing_zeros() as usize;
+                    let (own, later) = rest.split_at_mut((top + 1) * width);
+                    estimates.complete(step, own, &mut estimate[..width]);
+                    let (leaf, moved) = own.split_at(width);
+                    self.noise[(step - 1) * self.dimension + first..][..width].copy_from_slice(leaf);
+                    for (level, moved) in moved.chunks_exact(width).enumerate() {
+                        corrections[(step - (1 << level)) * width..][..width].copy_from_slice(moved);
                     }
-                };
-                estimates.complete(step, &mut leaf[..width], measure, |middle, moved| {
-                    corrections[middle * width..][..width].copy_from_slice(moved);
-                });
+                    rest = later;
+                }
             }
             self.descend(first, width, &mut corrections);
         }
     }
 
-    /// The downward sweep; inner nodes are known by their middle, which is different for each.
+    /// The downward sweep, leaf by leaf: before a leaf come the nodes that start at it, from the largest down. Inner nodes
+    /// are known by their middle, which is different for each.
     fn descend(&mut self, first: usize, width: usize, corrections: &mut [f64]) {
-        let middle = |node: Node| node.leaves().start + (1 << node.level >> 1);
-        for level in (0..levels(self.steps)).rev() {
-            for index in 0..self.steps >> level {
-                let node = Node { level, index };
+        for leaf in 0..self.steps {
+            let starting = match leaf {
+                0 => levels(self.steps) - 1,
+                _ => leaf.trailing_zeros() as usize,
+            };
+            for level in (0..=starting).rev() {
+                let node = Node { level, index: leaf >> level };
                 let parent = node.parent();
                 if !parent.is_complete(self.steps) {
                     continue;
                 }
-                let from = middle(parent) * width;
-                for coordinate in 0..width {
-                    let half = corrections[from + coordinate] / 2.0;
-                    if level > 0 {
-                        corrections[middle(node) * width + coordinate] += half;
-                    } else {
-                        self.noise[index * self.dimension + first + coordinate] += half;
+                let from = (parent.leaves().start + (1 << level)) * width;
+                if level == 0 {
+                    let noise = &mut self.noise[leaf * self.dimension + first..][..width];
+                    for (value, moved) in noise.iter_mut().zip(&corrections[from..]) {
+                        *value += moved / 2.0;
+                    }
+                } else {
+                    let to = (leaf + (1 << (level - 1))) * width;
+                    for coordinate in 0..width {
+                        corrections[to + coordinate] += corrections[from + coordinate] / 2.0;
                     }
                 }
             }
@@ -393,15 +451,26 @@ impl NoiseFilter for LeastSquares {
     }
 
     fn next_into(&mut self, source: &mut dyn UnitNoise, out: &mut [f64]) -> Result<()> {
-        if self.step >= self.steps {
+        self.next_rows(source, self.dimension, out)
+    }
+
+    fn next_rows(&mut self, source: &mut dyn UnitNoise, dimension: usize, out: &mut [f64]) -> Result<()> {
+        if out.len() / dimension > self.steps - self.step {
             return Err(Error::HorizonReached { horizon: self.steps });
         }
         if self.step == 0 {
             self.prepare(source);
         }
-        out.copy_from_slice(&self.noise[self.step * self.dimension..][..self.dimension]);
-        self.step += 1;
+        out.copy_from_slice(&self.noise[self.step * dimension..][..out.len()]);
+        self.step += out.len() / dimension;
         Ok(())
+    }
+}
+
+/// What was made ahead is wiped from memory.
+impl Drop for LeastSquares {
+    fn drop(&mut self) {
+        self.noise.zeroize();
     }
 }
 

@@ -91,6 +91,10 @@ impl Strategy for Independent {
         Ok(Box::new(Rows { side: self.side, row: 0 }))
     }
 
+    fn compact_filter(&self, dimension: usize) -> Result<Option<Box<dyn NoiseFilter>>> {
+        self.noise_filter(dimension).map(Some)
+    }
+
     fn memory(&self, _dimension: usize) -> usize {
         0
     }
@@ -132,6 +136,12 @@ impl NoiseFilter for Rows {
     fn next_into(&mut self, source: &mut dyn UnitNoise, out: &mut [f64]) -> Result<()> {
         source.fill_row(self.row, out);
         self.row += 1;
+        Ok(())
+    }
+
+    fn next_rows(&mut self, source: &mut dyn UnitNoise, dimension: usize, out: &mut [f64]) -> Result<()> {
+        source.fill_rows(self.row, dimension, out);
+        self.row += out.len() / dimension;
         Ok(())
     }
 }

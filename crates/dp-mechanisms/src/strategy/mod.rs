@@ -117,10 +117,20 @@ pub trait Strategy: fmt::Debug + Send + Sync {
     /// What the numeric core refuses.
     fn noise_filter(&self, dimension: usize) -> Result<Box<dyn NoiseFilter>>;
 
+    /// The stream of [`Strategy::noise_filter`] with its state in single precision, for very long vectors; nothing for a
+    /// strategy without a short memory.
+    ///
+    /// # Errors
+    /// What the numeric core refuses.
+    fn compact_filter(&self, _dimension: usize) -> Result<Option<Box<dyn NoiseFilter>>> {
+        Ok(None)
+    }
+
     /// The number of `f64` values a filter of the given dimension keeps.
     fn memory(&self, dimension: usize) -> usize;
 
-    /// A lower bound on the error of every strategy, if building this one proved it: the metric and the bound.
+    /// A lower bound on the error of every strategy under the participation that this one was built for, if building it
+    /// proved one: the metric and the bound.
     fn proven_lower_bound(&self) -> Option<(Metric, f64)> {
         None
     }
@@ -199,6 +209,15 @@ pub trait NoiseFilter: Send {
     /// # Errors
     /// What the numeric core refuses; never depends on data.
     fn next_into(&mut self, source: &mut dyn UnitNoise, out: &mut [f64]) -> Result<()>;
+
+    /// Writes the noise of as many next steps as `out` holds rows of `dimension` coordinates: the same values as one step
+    /// at a time, to the last bit.
+    ///
+    /// # Errors
+    /// As [`NoiseFilter::next_into`].
+    fn next_rows(&mut self, source: &mut dyn UnitNoise, dimension: usize, out: &mut [f64]) -> Result<()> {
+        out.chunks_exact_mut(dimension).try_for_each(|row| self.next_into(source, row))
+    }
 }
 
 /// `Σ_{k ≤ t} c_k²` for every t: the squared row norms of a lower-triangular Toeplitz matrix.
@@ -222,6 +241,44 @@ pub enum Metric {
     Mse,
     /// The largest squared error of a release, `E∞ = Δ² max_t ‖b_t‖²`.
     Max,
+}
+
+impl Metric {
+    /// The metric of a strategy's row norms, before the sensitivity.
+    pub fn of(self, rows: &RowNorms) -> f64 {
+        match self {
+            Self::Mse => rows.mean(),
+            Self::Max => rows.max(),
+        }
+    }
+
+    /// The exponents of the power means of squared row norms that are minimized one after the other. The mean is itself;
+    /// the maximum is approached through means that are smooth.
+    pub(crate) fn power_means(self) -> &'static [i32] {
+        match self {
+            Self::Mse => &[1],
+            Self::Max => &[16, 64, 256, 1000],
+        }
+    }
+}
+
+/// The candidate of least error, if there is one: `Δ²` under the participation times the metric of its rows.
+///
+/// # Errors
+/// What the candidates refuse.
+pub(crate) fn least<S: Strategy>(
+    candidates: impl IntoIterator<Item = S>,
+    participation: Participation,
+    metric: Metric,
+) -> Result<Option<S>> {
+    let mut best: Option<(f64, S)> = None;
+    for candidate in candidates {
+        let error = candidate.sensitivity(participation)?.squared * metric.of(&candidate.row_norms()?);
+        if best.as_ref().is_none_or(|(least, _)| error < *least) {
+            best = Some((error, candidate));
+        }
+    }
+    Ok(best.map(|(_, candidate)| candidate))
 }
 
 /// The strategies that [`build`] knows, those that take longest to build last.
@@ -272,19 +329,12 @@ pub fn build_for(
 ) -> Result<Arc<dyn Strategy>> {
     Ok(match known_name(name)? {
         "sqrt" => Arc::new(toeplitz::sqrt(workload, steps)?),
-        "normalized-sqrt" => Arc::new(toeplitz::normalized_sqrt(workload, steps)?),
-        "scaled-sqrt" => Arc::new(scaled::scaled_sqrt(workload, steps)?),
-        "optimal" => {
-            let objective = match metric {
-                Metric::Mse => optimal::Objective::Mean,
-                Metric::Max => optimal::Objective::Max,
-            };
-            let options = optimal::Options::default();
-            Arc::new(optimal::Optimal::new(workload, steps, &objective, options, &mut |_, _| ())?)
-        }
-        "structured" => Arc::new(structured::Structured::new(workload, steps)?),
+        "normalized-sqrt" => Arc::new(scaled::normalized_repeated(workload, steps, participation, metric)?),
+        "scaled-sqrt" => Arc::new(scaled::scaled_repeated(workload, steps, participation, metric)?),
+        "optimal" => Arc::new(optimal::Optimal::repeated(workload, steps, participation, metric)?),
+        "structured" => Arc::new(structured::Structured::repeated(workload, steps, participation, metric)?),
         "blt" => Arc::new(blt::blt(workload, steps, participation, metric)?),
-        "scaled-blt" => Arc::new(scaled_blt::scaled_blt(workload, steps, metric)?),
+        "scaled-blt" => Arc::new(scaled_blt::repeated(workload, steps, participation, metric)?),
         "banded" => Arc::new(banded::banded(workload, steps, participation, metric)?),
         "banded-inverse" => Arc::new(banded::banded_inverse(workload, steps, participation)?),
         "optimal-toeplitz" => {
@@ -314,8 +364,10 @@ pub fn known_name(name: &str) -> Result<&'static str> {
 }
 
 /// The number of steps up to which the planner tries a strategy on its own account.
-pub fn practical_limit(name: &str) -> usize {
+pub fn practical_limit(name: &str, participation: Participation) -> usize {
     match name {
+        // The banded program takes some hundred products where the single one takes a handful of decompositions.
+        "optimal" | "structured" if participation != Participation::Single => 1 << 9,
         // Seconds, at this size.
         "optimal" | "structured" => 1 << 10,
         "honaker-full" | "scaled-sqrt" | "normalized-sqrt" => 1 << 20,

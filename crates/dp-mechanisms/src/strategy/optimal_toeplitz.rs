@@ -14,7 +14,7 @@ use dp_linalg::minimize::{self, Options};
 use dp_linalg::{fft, series};
 
 use super::toeplitz::{Core, ToeplitzStrategy, sqrt_coefficients, toeplitz_part};
-use super::{Metric, Strategy};
+use super::{Metric, least};
 use crate::error::{Result, check_count};
 use crate::sensitivity::Participation;
 use crate::workload::{Kind, Workload};
@@ -47,21 +47,10 @@ pub fn optimal_toeplitz(
     let bands = participation.separation().min(steps);
     let mut banded = minimize_coefficients(workload, steps, bands, participation, metric)?;
     banded.resize(steps, 0.0);
-    let mut best = None;
-    for candidate in [non_increasing(&free), banded, sqrt_coefficients(workload, steps)?] {
-        let candidate = strategy(candidate)?;
-        let rows = candidate.row_norms()?;
-        let norm = match metric {
-            Metric::Mse => rows.mean(),
-            Metric::Max => rows.max(),
-        };
-        let error = candidate.sensitivity(participation)?.squared * norm;
-        if best.as_ref().is_none_or(|(least, _)| error < *least) {
-            best = Some((error, candidate));
-        }
-    }
-    match best {
-        Some((_, candidate)) => Ok(candidate),
+    let candidates = [non_increasing(&free), banded, sqrt_coefficients(workload, steps)?];
+    let candidates = candidates.into_iter().map(strategy).collect::<Result<Vec<_>>>()?;
+    match least(candidates, participation, metric)? {
+        Some(best) => Ok(best),
         None => strategy(free),
     }
 }
@@ -166,7 +155,7 @@ fn error(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::strategy::blt;
+    use crate::strategy::{Strategy, blt};
     use approx::assert_relative_eq;
 
     fn error_of(strategy: &dyn Strategy, participation: Participation) -> f64 {

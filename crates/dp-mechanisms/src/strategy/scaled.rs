@@ -4,12 +4,22 @@
 //! every column has norm 1. The four parameters are found by BFGS on E2; whatever they are, the sensitivity is
 //! 1 by construction, so the fit can cost accuracy but never privacy. For the count this comes within 0.2% of
 //! the dense optimum at n = 1024, with two multiplications more per step than the square root.
+//!
+//! Under repeated participation the core has as many bands as the participations are apart, so that columns which can
+//! meet in one person are orthogonal, and D2 gives the columns norms that fall from one block of b steps to the next,
+//! `ln s = q1 τ + q2 τ²` at the middle τ of the block. One person has at most one step in a block: `Δ²` is the sum of the
+//! largest `times` values of `s²`, exactly, for any horizon.
 
 use dp_linalg::minimize::{self, Options};
 use rayon::prelude::*;
 
-use super::toeplitz::{Core, Scaling, ToeplitzStrategy, column_energy, sqrt_core};
+use super::optimal_toeplitz::minimize_coefficients;
+use super::toeplitz::{
+    Core, Scaling, ToeplitzStrategy, column_energy, normalized_sqrt, sqrt_coefficients, sqrt_core,
+};
+use super::{Metric, least};
 use crate::error::Result;
+use crate::sensitivity::Participation;
 use crate::workload::{Kind, Workload};
 
 /// The parameters of a row scaling.
@@ -47,6 +57,90 @@ pub fn scaled_sqrt(workload: &Workload, steps: usize) -> Result<ToeplitzStrategy
     ToeplitzStrategy::normalized("scaled-sqrt", workload, steps, core, row_scaling(&parameters, steps))
 }
 
+/// The square root with normalized columns under a participation: the whole of it, or its first b coefficients, whose
+/// columns do not meet (`Δ² = times`).
+///
+/// # Errors
+/// As [`normalized_sqrt`].
+pub fn normalized_repeated(
+    workload: &Workload,
+    steps: usize,
+    participation: Participation,
+    metric: Metric,
+) -> Result<ToeplitzStrategy> {
+    let whole = normalized_sqrt(workload, steps)?;
+    if participation.times_within(steps) <= 1 {
+        return Ok(whole);
+    }
+    let mut band = sqrt_coefficients(workload, steps)?;
+    band.truncate(participation.separation());
+    let ones = vec![1.0; steps];
+    let banded = ToeplitzStrategy::normalized("normalized-sqrt", workload, steps, Core::Banded(band), ones)?;
+    Ok(least([banded, whole.clone()], participation, metric)?.unwrap_or(whole))
+}
+
+/// [`scaled_sqrt`] under a participation: with the best banded core and fitted rows and column norms, or the whole square
+/// root with a bounded sensitivity where that is better.
+///
+/// # Complexity
+/// Some dozen evaluations of O(n log n) for the core and of about `min(n, 256) · n` operations for the scaling.
+///
+/// # Errors
+/// As [`scaled_sqrt`].
+pub fn scaled_repeated(
+    workload: &Workload,
+    steps: usize,
+    participation: Participation,
+    metric: Metric,
+) -> Result<ToeplitzStrategy> {
+    let whole = scaled_sqrt(workload, steps)?;
+    let times = participation.times_within(steps);
+    if times <= 1 {
+        return Ok(whole);
+    }
+    let separation = participation.separation();
+    let band = minimize_coefficients(workload, steps, separation, participation, metric)?;
+    // Long horizons are fitted at a smaller scale: fewer steps, less far apart.
+    let length = steps.min(FIT_LIMIT);
+    let bands = (separation * length).div_ceil(steps);
+    let core = Core::Banded(band[..bands].to_vec());
+    let coefficients = core.coefficients(length)?;
+    let candidate = |parameters: &[f64]| {
+        let (rows, lengths) = parameters.split_at(4);
+        let lengths = block_lengths(lengths, length, bands);
+        let rows = row_scaling(&[rows[0], rows[1], rows[2], rows[3]], length);
+        let usable = rows.iter().chain(&lengths).all(|value| *value > 0.0 && value.is_finite());
+        usable.then(|| {
+            let scaling = Scaling::normalizing_above(ALL_COLUMNS, &coefficients, rows).with_lengths(&lengths);
+            (scaling, heaviest_blocks(&lengths, bands, times))
+        })
+    };
+    let inverse = core.inverse(length)?;
+    let parameters = minimize_error(workload, &inverse, vec![0.0; 6], candidate)?;
+    let rows = row_scaling(&[parameters[0], parameters[1], parameters[2], parameters[3]], steps);
+    let lengths = block_lengths(&parameters[4..], steps, separation);
+    let core = Core::Banded(band);
+    let banded = ToeplitzStrategy::of_lengths("scaled-sqrt", workload, steps, core, rows, lengths)?;
+    Ok(least([banded, whole.clone()], participation, metric)?.unwrap_or(whole))
+}
+
+/// Column norms `e^{q1 τ + q2 τ²}`, constant within blocks of the given length.
+fn block_lengths(parameters: &[f64], steps: usize, block: usize) -> Vec<f64> {
+    (0..steps)
+        .map(|j| {
+            let time = ((j / block) as f64 + 0.5) * block as f64 / steps as f64;
+            (time * (parameters[0] + parameters[1] * time)).exp()
+        })
+        .collect()
+}
+
+/// The sum of the largest squared lengths of so many blocks.
+fn heaviest_blocks(lengths: &[f64], block: usize, times: usize) -> f64 {
+    let mut squared: Vec<f64> = lengths.iter().step_by(block).map(|length| length * length).collect();
+    squared.sort_by(|left, right| right.total_cmp(left));
+    squared.iter().take(times).sum()
+}
+
 /// The parameters that minimize E2 for a core, starting from no scaling at all.
 ///
 /// # Errors
@@ -57,38 +151,52 @@ pub fn fit(workload: &Workload, steps: usize, core: &Core) -> Result<Parameters>
         return Ok([0.0; 4]);
     }
     let coefficients = core.coefficients(length)?;
-    let inverse = core.inverse(length)?;
+    let normalized = |parameters: &[f64]| {
+        let rows = row_scaling(&[parameters[0], parameters[1], parameters[2], parameters[3]], length);
+        let usable = rows.iter().all(|row| *row > 0.0 && row.is_finite());
+        usable.then(|| (Scaling::normalizing_above(ALL_COLUMNS, &coefficients, rows), 1.0))
+    };
+    let point = minimize_error(workload, &core.inverse(length)?, vec![0.0; 4], normalized)?;
+    Ok([point[0], point[1], point[2], point[3]])
+}
+
+/// The parameters that minimize `Δ² ‖B‖_F²`, where the candidate says which scaling of the core they stand for and its `Δ²`.
+///
+/// # Errors
+/// What the numeric core refuses.
+pub(super) fn minimize_error(
+    workload: &Workload,
+    inverse: &[f64],
+    start: Vec<f64>,
+    candidate: impl Fn(&[f64]) -> Option<(Scaling, f64)>,
+) -> Result<Vec<f64>> {
+    let length = inverse.len();
     let weights = match workload.kind() {
         Kind::Polynomial { .. } | Kind::Weights { .. } => workload.series(length)?,
         _ => None,
     };
     let columns = quadrature(length);
     let error = |parameters: &[f64]| -> f64 {
-        let parameters = [parameters[0], parameters[1], parameters[2], parameters[3]];
-        let rows = row_scaling(&parameters, length);
-        if !rows.iter().all(|row| *row > 0.0 && row.is_finite()) {
-            return f64::INFINITY;
-        }
-        let scaling = Scaling::normalizing_above(ALL_COLUMNS, &coefficients, rows);
+        let Some((scaling, squared_sensitivity)) = candidate(parameters) else { return f64::INFINITY };
         // Summed in order, not as threads finish: a resumed mechanism must fit the very same parameters.
         let energies: Vec<f64> = columns
             .par_iter()
             .map_init(
                 || vec![0.0; length],
                 |scratch, &(column, weight)| {
-                    weight * column_energy(workload, weights.as_deref(), &inverse, &scaling, column, scratch)
+                    weight * column_energy(workload, weights.as_deref(), inverse, &scaling, column, scratch)
                 },
             )
             .collect();
-        energies.iter().sum::<f64>() / length as f64
+        squared_sensitivity * energies.iter().sum::<f64>() / length as f64
     };
     let options = Options { iterations: 40, relative_decrease: 1e-7, memory: 8 };
     let minimum = minimize::lbfgs(
         |point, gradient| minimize::numeric_gradient(error, point, 1e-4, gradient),
-        vec![0.0; 4],
+        start,
         options,
     );
-    Ok([minimum.point[0], minimum.point[1], minimum.point[2], minimum.point[3]])
+    Ok(minimum.point)
 }
 
 /// Columns and weights whose weighted sum approximates the sum over all columns: every column near both ends,
@@ -137,6 +245,28 @@ mod tests {
             let error = strategy.row_norms().unwrap().mean();
             let ratio = error / optimum;
             assert!((1.0..1.004).contains(&ratio), "{text} at {steps}: {ratio}");
+        }
+    }
+
+    #[test]
+    fn the_scaling_lowers_the_error_of_its_banded_core() {
+        let participation = Participation::repeated(4, 25).unwrap();
+        for text in ["count", "momentum:0.9", "average", "poly:0.5"] {
+            let workload: Workload = text.parse().unwrap();
+            let error = |strategy: &ToeplitzStrategy| {
+                strategy.sensitivity(participation).unwrap().squared * strategy.row_norms().unwrap().mean()
+            };
+            let scaled = scaled_repeated(&workload, 100, participation, Metric::Mse).unwrap();
+            let toeplitz = super::super::banded::banded(&workload, 100, participation, Metric::Mse).unwrap();
+            let normalized = normalized_repeated(&workload, 100, participation, Metric::Mse).unwrap();
+            assert!(
+                error(&scaled) < 0.99 * error(&toeplitz),
+                "{text}: {} {}",
+                error(&scaled),
+                error(&toeplitz)
+            );
+            assert!(error(&scaled) < error(&normalized), "{text}: {}", error(&normalized));
+            assert!(scaled.sensitivity(participation).unwrap().exact, "{text}");
         }
     }
 

@@ -23,7 +23,7 @@ use ndarray::{Array2, ArrayView2, Axis};
 use rayon::prelude::*;
 
 use super::optimal::{Optimal, of_normalized_columns};
-use super::{Factorization, NoiseFilter, RowNorms, Strategy, check_materializable};
+use super::{Factorization, Metric, NoiseFilter, RowNorms, Strategy, check_materializable, least};
 use crate::error::{Result, check_count};
 use crate::noise::{Side, UnitNoise};
 use crate::sensitivity::{self, Participation, Sensitivity};
@@ -208,8 +208,10 @@ pub struct Structured {
     /// Input if the columns have norms of their own.
     side: Side,
     compressed: Arc<Compressed>,
-    /// The diagonal of D.
+    /// The diagonal of D: the norms of the columns before, over those after.
     column_norms: Arc<[f64]>,
+    /// The norm of the longest column; the others may be shorter.
+    longest: f64,
     /// By how much rounding may have falsified an entry of C, relative to its column.
     rounding: f64,
     rows: RowNorms,
@@ -224,7 +226,27 @@ impl Structured {
         Self::of(&Optimal::mean(workload, steps)?, Shape::for_steps(steps))
     }
 
-    /// Compresses a given optimal strategy.
+    /// Compresses the strategy of least error under a participation, or that of a single one where its compression
+    /// serves the participation better.
+    ///
+    /// # Errors
+    /// As [`Structured::of`] and [`Optimal::repeated`].
+    pub fn repeated(
+        workload: &Workload,
+        steps: usize,
+        participation: Participation,
+        metric: Metric,
+    ) -> Result<Self> {
+        let single = Self::new(workload, steps)?;
+        if participation.times_within(steps) <= 1 {
+            return Ok(single);
+        }
+        let optimal = Optimal::repeated(workload, steps, participation, metric)?;
+        let repeated = Self::of(&optimal, Shape::for_steps(steps))?;
+        Ok(least([repeated, single.clone()], participation, metric)?.unwrap_or(single))
+    }
+
+    /// Compresses a given optimal strategy. Its columns keep the norms that they have there.
     ///
     /// # Complexity
     /// O(n² r) for each sweep of the fit, and a few products of n×n matrices.
@@ -235,7 +257,9 @@ impl Structured {
         check_count("diagonals", shape.diagonals)?;
         let steps = optimal.steps();
         check_materializable(steps)?;
-        let compressed = Compressed::fit(optimal.materialize()?.decoder.view(), shape);
+        let Factorization { decoder, strategy: fitted } = optimal.materialize()?;
+        let lengths = norms::column_squared_norms(fitted.view()).mapv(f64::sqrt);
+        let compressed = Compressed::fit(decoder.view(), shape);
         let workload = optimal.workload().materialize(steps)?;
         let matrix = compressed.matrix();
         let strategy = dense::solve_lower(matrix.view(), workload.view())?;
@@ -244,9 +268,10 @@ impl Structured {
         let rounding = 4.0 * steps as f64 * f64::EPSILON * inverse * size(matrix.clone());
         let mut column_norms: Vec<f64> = strategy
             .axis_iter(Axis(1))
-            .map(|column| {
+            .zip(&lengths)
+            .map(|(column, length)| {
                 let norm = norms::round_up_sum_of_squares(&column.to_vec()).sqrt().next_up();
-                (norm * (1.0 + rounding)).next_up()
+                ((norm * (1.0 + rounding)).next_up() / length).next_up()
             })
             .collect();
         let side = match optimal.workload().kind() {
@@ -262,6 +287,7 @@ impl Structured {
             side,
             compressed: Arc::new(compressed),
             column_norms: column_norms.into(),
+            longest: lengths.fold(0.0, |longest: f64, length| longest.max(*length)),
             rounding,
             rows: RowNorms::exact(Vec::new()),
         };
@@ -299,12 +325,13 @@ impl Strategy for Structured {
     fn sensitivity(&self, participation: Participation) -> Result<Sensitivity> {
         let times = participation.times_within(self.steps());
         if times <= 1 {
-            return Ok(Sensitivity { exact: false, ..of_normalized_columns(1.0, times) });
+            let squared = Sensitivity::exact(self.longest * self.longest * (1.0 + 1e-15));
+            return Ok(Sensitivity { exact: false, ..of_normalized_columns(squared, times) });
         }
         // Every computed column is off by at most the margin that its norm was raised by.
         let computed = sensitivity::dense(self.materialize()?.strategy.view(), participation)?;
-        let length = computed.squared.sqrt() + times as f64 * self.rounding;
-        Ok(of_normalized_columns(length * length * (1.0 + 1e-14), times))
+        let length = computed.squared.sqrt() + times as f64 * self.longest * self.rounding;
+        Ok(of_normalized_columns(Sensitivity::upper_bound(length * length * (1.0 + 1e-14)), times))
     }
 
     fn row_norms(&self) -> Result<RowNorms> {

@@ -1,6 +1,7 @@
 //! The binary tree: a release sums the noise of the dyadic nodes that tile its prefix.
 
 use dp_linalg::norms;
+use dp_linalg::rational::Sample;
 use dp_linalg::tree::{Node, dyadic_nodes, levels};
 use ndarray::{Array2, s};
 
@@ -98,7 +99,11 @@ impl Strategy for BinaryTree {
 
     fn noise_filter(&self, dimension: usize) -> Result<Box<dyn NoiseFilter>> {
         let side = native_side(&self.workload);
-        Ok(Box::new(Nodes { sums: PrefixSums::new(self.steps, dimension, side) }))
+        Ok(Box::new(Nodes { sums: PrefixSums::<f64>::new(self.steps, dimension, side) }))
+    }
+
+    fn compact_filter(&self, dimension: usize) -> Result<Option<Box<dyn NoiseFilter>>> {
+        Ok(Some(Box::new(Nodes { sums: PrefixSums::<f32>::new(self.steps, dimension, Side::Input) })))
     }
 
     fn memory(&self, dimension: usize) -> usize {
@@ -162,11 +167,11 @@ pub(super) fn native_side(workload: &Workload) -> Side {
 }
 
 /// Adds the noise of each new node to that of the nodes before it.
-struct Nodes {
-    sums: PrefixSums,
+struct Nodes<T> {
+    sums: PrefixSums<T>,
 }
 
-impl NoiseFilter for Nodes {
+impl<T: Sample> NoiseFilter for Nodes<T> {
     fn side(&self) -> Side {
         self.sums.side
     }
@@ -177,25 +182,35 @@ impl NoiseFilter for Nodes {
         self.sums.append(out);
         Ok(())
     }
+
+    fn next_rows(&mut self, source: &mut dyn UnitNoise, dimension: usize, out: &mut [f64]) -> Result<()> {
+        source.fill_rows(self.sums.next_step()? - 1, dimension, out);
+        for row in out.chunks_exact_mut(dimension) {
+            self.sums.next_step()?;
+            self.sums.append(row);
+        }
+        Ok(())
+    }
 }
 
 /// The noise of a prefix as the sum over its dyadic nodes, of which each step brings a single new one:
 /// `prefix(t) = node(t) + prefix(t - lowbit(t))`.
 ///
 /// The prefix on the right is the latest whose lowest digit is the second lowest digit of t, so the latest
-/// prefix for each lowest digit is all that is kept.
-pub(super) struct PrefixSums {
+/// prefix for each lowest digit is all that is kept, in numbers of type T. Differences are taken between prefixes as they are
+/// kept, so those of all steps add up to the last prefix and their roundings do not build up.
+pub(super) struct PrefixSums<T> {
     side: Side,
     steps: usize,
     step: usize,
     dimension: usize,
     /// A vector per level.
-    latest: Vec<f64>,
+    latest: Vec<T>,
 }
 
-impl PrefixSums {
+impl<T: Sample> PrefixSums<T> {
     pub(super) fn new(steps: usize, dimension: usize, side: Side) -> Self {
-        Self { side, steps, step: 0, dimension, latest: vec![0.0; levels(steps) * dimension] }
+        Self { side, steps, step: 0, dimension, latest: vec![T::default(); levels(steps) * dimension] }
     }
 
     /// Whether [`PrefixSums::append`] leaves prefix sums or their differences.
@@ -212,7 +227,7 @@ impl PrefixSums {
     }
 
     /// The latest prefix that ends at `step`.
-    fn prefix(&mut self, step: usize) -> &mut [f64] {
+    fn prefix(&mut self, step: usize) -> &mut [T] {
         let level = step.trailing_zeros() as usize;
         &mut self.latest[level * self.dimension..][..self.dimension]
     }
@@ -223,22 +238,20 @@ impl PrefixSums {
         self.step += 1;
         let rest = self.step & before;
         if rest > 0 {
-            add(node, self.prefix(rest));
+            for (value, prefix) in node.iter_mut().zip(self.prefix(rest)) {
+                *value += prefix.to_f64();
+            }
         }
-        self.prefix(self.step).copy_from_slice(node);
+        for (value, kept) in node.iter_mut().zip(self.prefix(self.step)) {
+            *kept = T::from_f64(*value);
+            *value = kept.to_f64();
+        }
         if self.side == Side::Input && before > 0 {
             // Neighbouring steps differ in their lowest digit, so the previous prefix is still there.
             for (out, previous) in node.iter_mut().zip(self.prefix(before)) {
-                *out -= *previous;
+                *out -= previous.to_f64();
             }
         }
-    }
-}
-
-/// `sum += term`, coordinate by coordinate.
-fn add(sum: &mut [f64], term: &[f64]) {
-    for (sum, term) in sum.iter_mut().zip(term) {
-        *sum += term;
     }
 }
 

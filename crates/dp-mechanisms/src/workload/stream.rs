@@ -62,49 +62,79 @@ impl WorkloadStream {
     /// A wrong number of coordinates, or a step past the horizon; the state is then unchanged.
     pub fn push(&mut self, input: &[f64], output: &mut [f64]) -> Result<()> {
         check_step(self.step, self.steps, self.dimension, input, output)?;
+        output.copy_from_slice(input);
+        self.apply_in_place(output)
+    }
+
+    /// Takes the inputs of the next steps, one row after the other, and leaves the statistics in their place.
+    ///
+    /// # Errors
+    /// Values that are not whole rows, or steps past the horizon; the state is then unchanged. A row that the numeric core
+    /// refuses ends the block before it.
+    pub fn apply_in_place(&mut self, rows: &mut [f64]) -> Result<()> {
+        check_rows(self.step, self.steps, self.dimension, rows)?;
+        let dimension = self.dimension;
+        let first = self.step;
+        self.step += rows.len() / dimension;
+        let rows = rows.chunks_exact_mut(dimension);
         match &mut self.state {
             State::Running(sums) => {
-                let (decay, scale) = match self.workload.kind() {
-                    Kind::Exponential { alpha } => (1.0 / alpha, 1.0),
-                    Kind::Average => (1.0, 1.0 / (self.step + 1) as f64),
-                    _ => (1.0, 1.0),
+                let decay = match self.workload.kind() {
+                    Kind::Exponential { alpha } => 1.0 / alpha,
+                    _ => 1.0,
                 };
-                for ((sum, value), out) in sums.iter_mut().zip(input).zip(output) {
-                    *sum = *sum * decay + value;
-                    *out = *sum * scale;
+                let average = *self.workload.kind() == Kind::Average;
+                for (step, row) in (first..).zip(rows) {
+                    let scale = if average { 1.0 / (step + 1) as f64 } else { 1.0 };
+                    for (sum, value) in sums.iter_mut().zip(row) {
+                        *sum = *sum * decay + *value;
+                        *value = *sum * scale;
+                    }
                 }
             }
             State::Ring { ring, current } => {
-                let width = ring.len() / self.dimension;
-                let slot = self.step % width;
-                if slot == 0 {
-                    // A block is full: turn its inputs into suffix sums, and start the next block.
-                    for index in (0..ring.len() - self.dimension).rev() {
-                        ring[index] += ring[index + self.dimension];
+                let width = ring.len() / dimension;
+                for (step, row) in (first..).zip(rows) {
+                    let slot = step % width;
+                    if slot == 0 {
+                        // A block is full: turn its inputs into suffix sums, and start the next block.
+                        for index in (0..ring.len() - dimension).rev() {
+                            ring[index] += ring[index + dimension];
+                        }
+                        current.fill(0.0);
                     }
-                    current.fill(0.0);
-                }
-                let older = (slot + 1) * self.dimension;
-                for j in 0..self.dimension {
-                    current[j] += input[j];
-                    ring[slot * self.dimension + j] = input[j];
-                    output[j] = current[j] + ring.get(older + j).copied().unwrap_or(0.0);
+                    let older = (slot + 1) * dimension;
+                    for (j, value) in row.iter_mut().enumerate() {
+                        current[j] += *value;
+                        ring[slot * dimension + j] = *value;
+                        *value = current[j] + ring.get(older + j).copied().unwrap_or(0.0);
+                    }
                 }
             }
             State::Momentum { beta, velocity, position } => {
-                let rate = self.workload.rate(self.step);
-                for j in 0..self.dimension {
-                    velocity[j] = *beta * velocity[j] + input[j];
-                    position[j] += rate * velocity[j];
-                    output[j] = position[j];
+                for (step, row) in (first..).zip(rows) {
+                    let rate = self.workload.rate(step);
+                    for ((value, velocity), position) in
+                        row.iter_mut().zip(velocity.iter_mut()).zip(position.iter_mut())
+                    {
+                        *velocity = *beta * *velocity + *value;
+                        *position += rate * *velocity;
+                        *value = *position;
+                    }
                 }
             }
             State::Convolution { operator, history } => {
-                operator.push(input, output)?;
-                history.extend_from_slice(input);
+                for (step, row) in (first..).zip(rows) {
+                    let start = history.len();
+                    history.extend_from_slice(row);
+                    if let Err(error) = operator.push(&history[start..], row) {
+                        history.truncate(start);
+                        self.step = step;
+                        return Err(error.into());
+                    }
+                }
             }
         }
-        self.step += 1;
         Ok(())
     }
 
@@ -188,8 +218,8 @@ enum InverseState {
     Ring { ring: Vec<f64>, previous: Vec<f64> },
     /// The previous position and velocity.
     Momentum { beta: f64, position: Vec<f64>, velocity: Vec<f64> },
-    /// The inverse series, applied online.
-    Convolution(Box<OnlineToeplitz>),
+    /// The inverse series, applied online, and room for the release it is applied to.
+    Convolution { operator: Box<OnlineToeplitz>, release: Vec<f64> },
 }
 
 impl InverseStream {
@@ -208,7 +238,8 @@ impl InverseStream {
             Kind::Polynomial { .. } | Kind::Weights { .. } => {
                 let weights = workload.series(steps)?.unwrap_or_default();
                 let inverse = series::inverse(&weights, steps)?;
-                InverseState::Convolution(Box::new(OnlineToeplitz::new(&inverse, dimension)?))
+                let operator = Box::new(OnlineToeplitz::new(&inverse, dimension)?);
+                InverseState::Convolution { operator, release: zeros() }
             }
         };
         Ok(Self { workload: workload.clone(), steps, dimension, step: 0, state })
@@ -220,42 +251,63 @@ impl InverseStream {
     /// A wrong number of coordinates, or a step past the horizon; the state is then unchanged.
     pub fn push(&mut self, release: &[f64], input: &mut [f64]) -> Result<()> {
         check_step(self.step, self.steps, self.dimension, release, input)?;
-        match &mut self.state {
-            InverseState::Previous(previous) => {
-                // With s_t = decay·s_{t-1} + x_t and the release s_t·scale.
-                let (decay, scale) = match self.workload.kind() {
-                    Kind::Exponential { alpha } => (1.0 / alpha, 1.0),
-                    Kind::Average => (1.0, (self.step + 1) as f64),
-                    _ => (1.0, 1.0),
-                };
-                for ((before, value), out) in previous.iter_mut().zip(release).zip(input) {
-                    let sum = value * scale;
-                    *out = sum - decay * *before;
-                    *before = sum;
+        input.copy_from_slice(release);
+        self.apply_in_place(input)
+    }
+
+    /// Takes the releases of the next steps, one row after the other, and leaves the inputs in their place.
+    ///
+    /// # Errors
+    /// Values that are not whole rows, or steps past the horizon; the state is then unchanged. A row that the numeric core
+    /// refuses ends the block before it.
+    pub fn apply_in_place(&mut self, rows: &mut [f64]) -> Result<()> {
+        check_rows(self.step, self.steps, self.dimension, rows)?;
+        let first = self.step;
+        self.step += rows.len() / self.dimension;
+        for (step, row) in (first..).zip(rows.chunks_exact_mut(self.dimension)) {
+            match &mut self.state {
+                InverseState::Previous(previous) => {
+                    // With s_t = decay·s_{t-1} + x_t and the release s_t·scale.
+                    let (decay, scale) = match self.workload.kind() {
+                        Kind::Exponential { alpha } => (1.0 / alpha, 1.0),
+                        Kind::Average => (1.0, (step + 1) as f64),
+                        _ => (1.0, 1.0),
+                    };
+                    for (before, value) in previous.iter_mut().zip(row) {
+                        let sum = *value * scale;
+                        *value = sum - decay * *before;
+                        *before = sum;
+                    }
+                }
+                InverseState::Ring { ring, previous } => {
+                    let width = ring.len() / self.dimension;
+                    let slot = &mut ring[step % width * self.dimension..];
+                    for ((value, past), previous) in row.iter_mut().zip(slot).zip(previous) {
+                        let release = *value;
+                        *value = release - *previous + *past;
+                        *past = *value;
+                        *previous = release;
+                    }
+                }
+                InverseState::Momentum { beta, position, velocity } => {
+                    let rate = self.workload.rate(step);
+                    for ((value, position), velocity) in row.iter_mut().zip(position).zip(velocity) {
+                        let release = *value;
+                        let now = (release - *position) / rate;
+                        *value = now - *beta * *velocity;
+                        *velocity = now;
+                        *position = release;
+                    }
+                }
+                InverseState::Convolution { operator, release } => {
+                    release.copy_from_slice(row);
+                    if let Err(error) = operator.push(release, row) {
+                        self.step = step;
+                        return Err(error.into());
+                    }
                 }
             }
-            InverseState::Ring { ring, previous } => {
-                let width = ring.len() / self.dimension;
-                let slot = (self.step % width) * self.dimension;
-                for j in 0..self.dimension {
-                    let leaving = std::mem::take(&mut ring[slot + j]);
-                    input[j] = release[j] - previous[j] + leaving;
-                    ring[slot + j] = input[j];
-                    previous[j] = release[j];
-                }
-            }
-            InverseState::Momentum { beta, position, velocity } => {
-                let rate = self.workload.rate(self.step);
-                for j in 0..self.dimension {
-                    let now = (release[j] - position[j]) / rate;
-                    input[j] = now - *beta * velocity[j];
-                    velocity[j] = now;
-                    position[j] = release[j];
-                }
-            }
-            InverseState::Convolution(operator) => operator.push(release, input)?,
         }
-        self.step += 1;
         Ok(())
     }
 }
@@ -280,6 +332,18 @@ fn check_step(step: usize, steps: usize, dimension: usize, input: &[f64], output
             expected: dimension,
             actual: output.len(),
         });
+    }
+    Ok(())
+}
+
+/// The same for several steps at once.
+fn check_rows(step: usize, steps: usize, dimension: usize, rows: &[f64]) -> Result<()> {
+    if !rows.len().is_multiple_of(dimension) {
+        let expected = rows.len().next_multiple_of(dimension);
+        return Err(Error::Dimension { what: "a block of rows", expected, actual: rows.len() });
+    }
+    if rows.len() / dimension > steps - step {
+        return Err(Error::HorizonReached { horizon: steps });
     }
     Ok(())
 }

@@ -13,9 +13,11 @@ use crate::strategy::NoiseFilter;
 /// the first release does not wait for the last.
 const WHOLE_HORIZON_LIMIT: usize = 1 << 24;
 
-/// The filter that suits the size.
-pub(super) fn build(strategy: &Arc<Array2<f64>>, dimension: usize) -> Box<dyn NoiseFilter> {
-    if strategy.nrows().saturating_mul(dimension) <= WHOLE_HORIZON_LIMIT {
+/// The filter that suits the size, for a matrix with the given number of bands.
+pub(super) fn build(strategy: &Arc<Array2<f64>>, bands: usize, dimension: usize) -> Box<dyn NoiseFilter> {
+    if bands < strategy.nrows() {
+        Box::new(BandedSubstitution::new(strategy, bands, dimension))
+    } else if strategy.nrows().saturating_mul(dimension) <= WHOLE_HORIZON_LIMIT {
         Box::new(WholeHorizon { strategy: Arc::clone(strategy), noise: None, step: 0 })
     } else {
         step_by_step(strategy, dimension)
@@ -86,6 +88,49 @@ impl NoiseFilter for Substitution {
         }
         let pivot = row[self.step];
         for (value, kept) in out.iter_mut().zip(self.noise.row_mut(self.step)) {
+            *value /= pivot;
+            *kept = *value;
+        }
+        self.step += 1;
+        Ok(())
+    }
+}
+
+/// Forward substitution over the last b-1 rows of ξ.
+struct BandedSubstitution {
+    /// Row t, age a: `C[t, t-a]`.
+    band: Array2<f64>,
+    /// The last b rows of ξ; step t stands in slot `t mod b`.
+    ring: Vec<f64>,
+    step: usize,
+}
+
+impl BandedSubstitution {
+    fn new(strategy: &Array2<f64>, bands: usize, dimension: usize) -> Self {
+        let entry = |(t, a): (usize, usize)| if a <= t { strategy[[t, t - a]] } else { 0.0 };
+        let band = Array2::from_shape_fn((strategy.nrows(), bands), entry);
+        Self { band, ring: vec![0.0; bands * dimension], step: 0 }
+    }
+}
+
+impl NoiseFilter for BandedSubstitution {
+    fn side(&self) -> Side {
+        Side::Input
+    }
+
+    fn next_into(&mut self, source: &mut dyn UnitNoise, out: &mut [f64]) -> Result<()> {
+        let (t, bands, dimension) = (self.step, self.band.ncols(), out.len());
+        source.fill_row(t, out);
+        for age in 1..bands.min(t + 1) {
+            let weight = self.band[[t, age]];
+            let start = (t - age) % bands * dimension;
+            for (value, past) in out.iter_mut().zip(&self.ring[start..start + dimension]) {
+                *value -= weight * past;
+            }
+        }
+        let pivot = self.band[[t, 0]];
+        let slot = t % bands * dimension;
+        for (value, kept) in out.iter_mut().zip(&mut self.ring[slot..slot + dimension]) {
             *value /= pivot;
             *kept = *value;
         }

@@ -2,9 +2,15 @@
 //!
 //! It serves every workload and every metric, proves by duality how close to the optimum it is, and is the yardstick
 //! for all others. Its price is dense: O(n³) to find, O(n² + n·d) memory, O(t·d) operations at step t.
+//!
+//! Under repeated participation ([`Optimal::repeated`]) the sensitivity is that of the heaviest set of steps one person can
+//! take, and the program another one: over X with as many bands as the participations are apart, in `repeated`. Its noise
+//! is a forward substitution over the last b steps. The lower bound beside it is proved in `regular`.
 
 mod filter;
 mod program;
+mod regular;
+mod repeated;
 
 use std::sync::Arc;
 
@@ -13,6 +19,7 @@ use ndarray::{Array2, Axis};
 
 pub use program::{Certificate, Method, Objective, Optimum, Options, solve};
 
+use super::toeplitz::sqrt_coefficients;
 use super::{Factorization, Metric, NoiseFilter, RowNorms, Strategy, check_materializable, scaled};
 use crate::error::{Result, check_count};
 use crate::sensitivity::{self, Participation, Sensitivity};
@@ -37,6 +44,8 @@ pub struct Optimal {
     workload: Workload,
     /// C, lower triangular.
     strategy: Arc<Array2<f64>>,
+    /// The number of its bands.
+    bands: usize,
     rows: RowNorms,
     column_weights: Vec<f64>,
     certificate: Certificate,
@@ -83,6 +92,7 @@ impl Optimal {
         Ok(Self {
             workload: workload.clone(),
             strategy: Arc::new(strategy),
+            bands: steps,
             rows,
             column_weights,
             certificate,
@@ -94,7 +104,59 @@ impl Optimal {
         })
     }
 
-    /// What is proved about the objective.
+    /// The strategy for the metric under a participation: the single program for one, and for several the best of what
+    /// is affordable — the banded program of `repeated`, and the single optimum, which wins where people take part a few
+    /// times at short distances within a long stream.
+    ///
+    /// # Complexity
+    /// Some hundred evaluations of the banded program, each two products of n×n matrices, and about twenty
+    /// eigendecompositions; a few seconds for 512 steps.
+    ///
+    /// # Errors
+    /// As [`Optimal::new`].
+    pub fn repeated(
+        workload: &Workload,
+        steps: usize,
+        participation: Participation,
+        metric: Metric,
+    ) -> Result<Self> {
+        let objective = match metric {
+            Metric::Mse => Objective::Mean,
+            Metric::Max => Objective::Max,
+        };
+        let single = Self::new(workload, steps, &objective, Options::default(), &mut |_, _| ())?;
+        if participation.times_within(steps) <= 1 {
+            return Ok(single);
+        }
+        let matrix = workload.materialize(steps)?;
+        let start = repeated_start(workload, steps);
+        let repeated::Banded { strategy, row_weights } =
+            repeated::solve(matrix.view(), &start, participation, metric)?;
+        let weighted = &matrix * &row_weights.mapv(f64::sqrt).insert_axis(Axis(1));
+        let (regular, used) = regular::lower_bound(weighted.view(), strategy.view(), participation)?;
+        let decoder = dense::matmul(matrix.view(), dense::inverse_lower(strategy.view())?.view());
+        let rows = RowNorms::exact(norms::row_squared_norms(decoder.view()).to_vec());
+        let column_weights = bounds::dual_weights(decoder.view(), strategy.view())?;
+        let banded = Self {
+            workload: workload.clone(),
+            bands: participation.separation(),
+            strategy: Arc::new(strategy),
+            rows,
+            column_weights,
+            ..single.clone()
+        };
+        let error = |strategy: &Self| -> Result<f64> {
+            Ok(strategy.sensitivity(participation)?.squared * metric.of(&strategy.rows))
+        };
+        let (apart, overlapping) = (error(&banded)?, error(&single)?);
+        // More participations only make it harder.
+        let lower_bound = regular.max(single.certificate.lower_bound);
+        let eigendecompositions = single.certificate.eigendecompositions + used;
+        let certificate = Certificate { error: apart.min(overlapping), lower_bound, eigendecompositions };
+        Ok(Self { certificate, ..if apart <= overlapping { banded } else { single } })
+    }
+
+    /// What is proved about the objective, under the participation that the strategy was built for.
     pub fn certificate(&self) -> Certificate {
         self.certificate
     }
@@ -137,17 +199,31 @@ pub fn scaled_sqrt_start(workload: &Workload, steps: usize) -> Result<Vec<f64>> 
     Ok(columns.mapv(f64::sqrt).to_vec())
 }
 
-/// A computed squared sensitivity of a matrix whose columns have norm at most 1 up to rounding, made coarse.
+/// Coefficients of a Toeplitz strategy to start the banded program from: the square root, or independent noise where it does
+/// not exist.
+fn repeated_start(workload: &Workload, steps: usize) -> Vec<f64> {
+    let mut identity = vec![0.0; steps];
+    identity[0] = 1.0;
+    match sqrt_coefficients(workload, steps) {
+        Ok(root) if root.iter().all(|coefficient| coefficient.is_finite()) => root,
+        _ => identity,
+    }
+}
+
+/// A computed squared sensitivity of a matrix that was scaled so that the true one is `times`, or close to it, made coarse.
 ///
 /// A plan that is built again — after a crash, or on another machine — must arrive at the very same σ, while the last
-/// bits of a dense computation depend on the processor. For one participation the answer is 1 and what rounding
-/// may add to it; for several it is rounded up to a multiple of 2^-32, but never above the triangle inequality.
-pub(crate) fn of_normalized_columns(squared: f64, times: usize) -> Sensitivity {
-    let unit = 1.0 + 1e-14;
-    let trivial = (times * times) as f64 * unit;
-    if times <= 1 {
-        return Sensitivity::exact(squared.max(unit));
+/// bits of a dense computation depend on the processor. Where the answer is exactly `times` (one participation, or
+/// columns that do not meet) it is that and what rounding may add to it; a bound is rounded up to a multiple of 2^-32, but
+/// never above the triangle inequality for columns of norm 1.
+pub(crate) fn of_normalized_columns(computed: Sensitivity, times: usize) -> Sensitivity {
+    let rounding = 1.0 + 1e-14;
+    let (squared, unit) = (computed.squared, times as f64 * rounding);
+    if computed.exact {
+        let scaled_to = (squared / unit - 1.0).abs() < 1e-12;
+        return Sensitivity::exact(if scaled_to { squared.max(unit) } else { squared });
     }
+    let trivial = times as f64 * unit;
     let grid = f64::from(1 << 16).powi(2);
     let coarse = (squared * grid).ceil() / grid;
     Sensitivity::upper_bound(if squared <= trivial { coarse.min(trivial) } else { coarse })
@@ -168,7 +244,7 @@ impl Strategy for Optimal {
 
     fn sensitivity(&self, participation: Participation) -> Result<Sensitivity> {
         let computed = sensitivity::dense(self.strategy.view(), participation)?;
-        Ok(of_normalized_columns(computed.squared, participation.times_within(self.steps())))
+        Ok(of_normalized_columns(computed, participation.times_within(self.steps())))
     }
 
     fn row_norms(&self) -> Result<RowNorms> {
@@ -176,11 +252,11 @@ impl Strategy for Optimal {
     }
 
     fn noise_filter(&self, dimension: usize) -> Result<Box<dyn NoiseFilter>> {
-        Ok(filter::build(&self.strategy, dimension))
+        Ok(filter::build(&self.strategy, self.bands, dimension))
     }
 
     fn memory(&self, dimension: usize) -> usize {
-        self.steps() * (self.steps() + dimension)
+        self.bands * (self.steps() + dimension)
     }
 
     fn proven_lower_bound(&self) -> Option<(Metric, f64)> {

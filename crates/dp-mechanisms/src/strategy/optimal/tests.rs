@@ -147,7 +147,9 @@ fn both_filters_apply_the_inverse() {
     let product = decoder.dot(&matrix);
     let workload = strategy.workload().materialize(12).unwrap();
     assert!((&product - &workload).iter().all(|difference| difference.abs() < 1e-10));
-    for mut filter in [filter::build(&strategy.strategy, 12), filter::step_by_step(&strategy.strategy, 12)] {
+    for mut filter in
+        [filter::build(&strategy.strategy, 12, 12), filter::step_by_step(&strategy.strategy, 12)]
+    {
         let mut noise = Array2::zeros((12, 12));
         for mut row in noise.outer_iter_mut() {
             filter.next_into(&mut Units, row.as_slice_mut().unwrap()).unwrap();
@@ -163,13 +165,13 @@ fn repeated_participation_is_bounded_from_the_matrix() {
     // Two columns of norm 1 with a non-negative inner product.
     assert!(twice > 2.0 && twice <= 4.0 + 1e-12, "{twice}");
     // Coarse enough to be the same wherever it is computed, and never below what was computed.
+    let coarse = |squared| of_normalized_columns(Sensitivity::upper_bound(squared), 2);
     for squared in [2.5, 2.5 + 1e-10, 4.0, 4.5] {
-        let (bound, again) =
-            (of_normalized_columns(squared, 2), of_normalized_columns(squared.next_down(), 2));
+        let (bound, again) = (coarse(squared), coarse(squared.next_down()));
         assert!(bound.squared >= squared && bound.squared < squared + 1e-9, "{bound:?}");
         assert!(bound.squared - again.squared < 3e-10 && !bound.exact);
     }
-    assert!(of_normalized_columns(1.5, 1).squared >= 1.5);
+    assert!(of_normalized_columns(Sensitivity::exact(1.5), 1).squared >= 1.5);
 }
 
 #[test]
@@ -183,4 +185,37 @@ fn workloads_without_a_square_root_start_elsewhere() {
     let optimum = solve(matrix.view(), &Objective::Mean, &[1.0, 1.0], options, &mut |_, _| ()).unwrap();
     assert_relative_eq!(optimum.certificate.error, 2.5, max_relative = 1e-6);
     assert!(solve(matrix.view(), &Objective::Mean, &[1.0], options, &mut |_, _| ()).is_err());
+}
+
+#[test]
+fn columns_that_meet_are_orthogonal_and_their_noise_needs_only_the_bands() {
+    let participation = Participation::repeated(3, 5).unwrap();
+    for (text, metric) in [("count", Metric::Mse), ("momentum:0.9", Metric::Max), ("average", Metric::Mse)] {
+        let strategy = Optimal::repeated(&workload(text), 15, participation, metric).unwrap();
+        assert_eq!((strategy.bands, strategy.memory(2)), (5, 85), "{text}");
+        let sensitivity = strategy.sensitivity(participation).unwrap();
+        assert!(sensitivity.exact, "{text}");
+        assert_relative_eq!(sensitivity.squared, 3.0, max_relative = 1e-12);
+        let certificate = strategy.certificate();
+        let error = sensitivity.squared * metric.of(&strategy.row_norms().unwrap());
+        assert_relative_eq!(error, certificate.error, max_relative = 1e-9);
+        assert!(certificate.lower_bound < error && certificate.gap() < 0.1, "{text}: {certificate:?}");
+        let mut noise = Array2::zeros((15, 15));
+        let mut filter = strategy.noise_filter(15).unwrap();
+        for mut row in noise.outer_iter_mut() {
+            filter.next_into(&mut Units, row.as_slice_mut().unwrap()).unwrap();
+        }
+        let undone = strategy.strategy.dot(&noise);
+        assert!((undone - Array2::<f64>::eye(15)).iter().all(|entry| entry.abs() < 1e-12), "{text}");
+    }
+}
+
+#[test]
+fn the_metric_is_what_is_minimized() {
+    let participation = Participation::repeated(2, 8).unwrap();
+    let rows = |metric| {
+        Optimal::repeated(&Workload::count(), 16, participation, metric).unwrap().row_norms().unwrap()
+    };
+    let (mean, largest) = (rows(Metric::Mse), rows(Metric::Max));
+    assert!(mean.mean() < 0.99 * largest.mean() && largest.max() < 0.95 * mean.max(), "{mean:?} {largest:?}");
 }

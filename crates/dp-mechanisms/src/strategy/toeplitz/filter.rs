@@ -2,190 +2,136 @@
 
 use std::sync::{Arc, OnceLock};
 
-use dp_linalg::fft;
-use dp_linalg::rational::RationalStream;
-use dp_linalg::toeplitz::OnlineToeplitz;
-use ndarray::Array2;
+use dp_linalg::rational::{RationalStream, Sample};
+use dp_linalg::toeplitz::{BandedStream, BlockKernel, BlockToeplitz, OnlineToeplitz};
 use rayon::prelude::*;
+use zeroize::Zeroize;
 
 use super::{Core, Scaling};
 use crate::error::Result;
 use crate::noise::{self, Side, UnitNoise};
 use crate::strategy::NoiseFilter;
 
-/// Up to this many values the whole noise of a known horizon is made at once by FFT; above it, online.
-const WHOLE_HORIZON_LIMIT: usize = 1 << 25;
+/// Up to this many values the noise of a known horizon is made in a few large blocks by FFT; above it, online.
+const BLOCKS_LIMIT: usize = 1 << 25;
 
 /// The filter that suits the core.
 pub(super) fn build(
     core: &Core,
-    scaling: Option<&Scaling>,
-    kernel: &OnceLock<Arc<fft::Kernel>>,
+    scaling: Option<&Arc<Scaling>>,
+    kernel: &OnceLock<Arc<BlockKernel>>,
     steps: usize,
     dimension: usize,
 ) -> Result<Box<dyn NoiseFilter>> {
-    let scaling = scaling.cloned();
-    Ok(match core {
-        Core::Full { inverse, .. } if steps.saturating_mul(dimension) <= WHOLE_HORIZON_LIMIT => {
-            let kernel = Arc::clone(kernel.get_or_init(|| Arc::new(fft::Kernel::new(inverse, steps))));
-            Box::new(WholeHorizon { kernel, steps, scaling, noise: None, step: 0 })
+    if let Some(filter) = recurrence::<f64>(core, scaling, steps, dimension)? {
+        return Ok(filter);
+    }
+    if steps.saturating_mul(dimension) > BLOCKS_LIMIT {
+        let operator = Box::new(OnlineToeplitz::new(&core.inverse(steps)?, dimension)?);
+        return Ok(around(scaling, Online { operator, z: vec![0.0; dimension] }));
+    }
+    let kernel = match kernel.get() {
+        Some(kernel) => Arc::clone(kernel),
+        None => {
+            let made = Arc::new(BlockKernel::new(&core.inverse(steps)?)?);
+            Arc::clone(kernel.get_or_init(|| made))
         }
-        Core::Full { inverse, .. } => Box::new(Scaled {
-            scaling,
-            step: 0,
-            scratch: vec![0.0; dimension],
-            inner: Online(Box::new(OnlineToeplitz::new(inverse, dimension)?)),
-        }),
-        Core::Rational(rational) => {
-            Box::new(Buffers { scaling, step: 0, stream: RationalStream::new(rational, dimension)? })
-        }
-        Core::Banded(band) => {
-            let band = &band[..band.len().min(steps)];
-            let inner = Recursive { taps: Taps::new(&band[1..], dimension), leading: band[0] };
-            Box::new(Scaled { scaling, step: 0, scratch: vec![0.0; dimension], inner })
-        }
-        Core::BandedInverse(band) => {
-            let band = &band[..band.len().min(steps)];
-            let inner = Finite { taps: Taps::new(&band[1..], dimension), leading: band[0] };
-            Box::new(Scaled { scaling, step: 0, scratch: vec![0.0; dimension], inner })
-        }
-    })
+    };
+    Ok(Box::new(Blocks {
+        rows: Vec::with_capacity(kernel.block() * dimension),
+        operator: BlockToeplitz::new(kernel, dimension)?,
+        scaling: scaling.cloned(),
+        step: 0,
+        served: 0,
+    }))
 }
 
-/// One application of `T⁻¹` to the next vector.
+/// The filter of a core with a short memory, which is kept in numbers of type T; nothing for a core without.
+pub(super) fn recurrence<T: Sample>(
+    core: &Core,
+    scaling: Option<&Arc<Scaling>>,
+    steps: usize,
+    dimension: usize,
+) -> Result<Option<Box<dyn NoiseFilter>>> {
+    let within = |band: &[f64]| BandedStream::<T>::new(&band[..band.len().min(steps)], dimension);
+    Ok(Some(match core {
+        Core::Full { .. } => return Ok(None),
+        Core::Rational(rational) => around(scaling, RationalStream::<T>::new(rational, dimension)?),
+        Core::Banded(band) => around(scaling, Substitution(within(band)?)),
+        Core::BandedInverse(band) => around(scaling, Finite(within(band)?)),
+    }))
+}
+
+/// `T⁻¹` on a stream.
 trait Inverse: Send {
-    fn next(&mut self, z: &[f64], out: &mut [f64]) -> Result<()>;
+    /// Takes the next rows of z and leaves those of `T⁻¹ z`.
+    fn solve(&mut self, rows: &mut [f64]) -> Result<()>;
 }
 
-struct Online(Box<OnlineToeplitz>);
+impl<T: Sample> Inverse for RationalStream<T> {
+    fn solve(&mut self, rows: &mut [f64]) -> Result<()> {
+        Ok(self.solve_in_place(rows)?)
+    }
+}
+
+/// Forward substitution for a banded T.
+struct Substitution<T>(BandedStream<T>);
+
+impl<T: Sample> Inverse for Substitution<T> {
+    fn solve(&mut self, rows: &mut [f64]) -> Result<()> {
+        Ok(self.0.solve_in_place(rows)?)
+    }
+}
+
+/// A banded inverse.
+struct Finite<T>(BandedStream<T>);
+
+impl<T: Sample> Inverse for Finite<T> {
+    fn solve(&mut self, rows: &mut [f64]) -> Result<()> {
+        Ok(self.0.apply_in_place(rows)?)
+    }
+}
+
+struct Online {
+    operator: Box<OnlineToeplitz>,
+    /// The row that the operator works on.
+    z: Vec<f64>,
+}
 
 impl Inverse for Online {
-    fn next(&mut self, z: &[f64], out: &mut [f64]) -> Result<()> {
-        Ok(self.0.push(z, out)?)
-    }
-}
-
-/// `k` buffers per coordinate, updated in place behind the sampled values; long vectors are shared among threads.
-struct Buffers {
-    scaling: Option<Scaling>,
-    step: usize,
-    stream: RationalStream,
-}
-
-impl NoiseFilter for Buffers {
-    fn side(&self) -> Side {
-        Side::Input
-    }
-
-    fn next_into(&mut self, source: &mut dyn UnitNoise, out: &mut [f64]) -> Result<()> {
-        let step = self.step;
-        if out.len() <= noise::TILE {
-            source.fill_row(step, out);
-        } else {
-            // Whole tiles of the source: none of its values is drawn twice.
-            let source = &*source;
-            out.par_chunks_mut(noise::TILE)
-                .enumerate()
-                .for_each(|(index, tile)| source.fill_range(step, index * noise::TILE, tile));
+    fn solve(&mut self, rows: &mut [f64]) -> Result<()> {
+        for row in rows.chunks_exact_mut(self.z.len()) {
+            self.z.copy_from_slice(row);
+            self.operator.push(&self.z, row)?;
         }
-        match &self.scaling {
-            // The values to be filtered are already where the filter expects them.
-            None => self.stream.solve_step_with(out, |_, _| ())?,
-            Some(scaling) => {
-                let factor = 1.0 / scaling.rows[step];
-                self.stream.solve_step_with(out, |_, tile| scale(tile, factor))?;
-                let norm = scaling.column_norms[step];
-                if out.len() <= noise::TILE {
-                    scale(out, norm);
-                } else {
-                    out.par_chunks_mut(noise::TILE).for_each(|tile| scale(tile, norm));
-                }
-            }
-        }
-        self.step += 1;
         Ok(())
     }
 }
 
-fn scale(values: &mut [f64], factor: f64) {
-    for value in values {
-        *value *= factor;
-    }
-}
-
-/// The last few vectors with a weight for each age: `Σ_k w_k v_{t-1-k}`.
-struct Taps {
-    weights: Vec<f64>,
-    ring: Vec<f64>,
-    dimension: usize,
-    newest: usize,
-}
-
-impl Taps {
-    fn new(weights: &[f64], dimension: usize) -> Self {
-        Self { weights: weights.to_vec(), ring: vec![0.0; weights.len() * dimension], dimension, newest: 0 }
-    }
-
-    /// Adds `sign · Σ_k w_k v_{t-1-k}` to `out`.
-    fn accumulate(&self, sign: f64, out: &mut [f64]) {
-        let slots = self.weights.len();
-        for (age, weight) in self.weights.iter().enumerate() {
-            let start = (self.newest + slots - age) % slots * self.dimension;
-            for (value, past) in out.iter_mut().zip(&self.ring[start..start + self.dimension]) {
-                *value += sign * weight * past;
-            }
-        }
-    }
-
-    fn remember(&mut self, vector: &[f64]) {
-        if self.weights.is_empty() {
-            return;
-        }
-        self.newest = (self.newest + 1) % self.weights.len();
-        let start = self.newest * self.dimension;
-        self.ring[start..start + self.dimension].copy_from_slice(vector);
-    }
-}
-
-/// `ξ_t = (z_t - Σ_{k≥1} c_k ξ_{t-k}) / c_0`.
-struct Recursive {
-    taps: Taps,
-    leading: f64,
-}
-
-impl Inverse for Recursive {
-    fn next(&mut self, z: &[f64], out: &mut [f64]) -> Result<()> {
-        out.copy_from_slice(z);
-        self.taps.accumulate(-1.0, out);
-        scale(out, 1.0 / self.leading);
-        self.taps.remember(out);
-        Ok(())
-    }
-}
-
-/// `ξ_t = Σ_k c⁻¹_k z_{t-k}`.
-struct Finite {
-    taps: Taps,
-    leading: f64,
-}
-
-impl Inverse for Finite {
-    fn next(&mut self, z: &[f64], out: &mut [f64]) -> Result<()> {
-        for (value, fresh) in out.iter_mut().zip(z) {
-            *value = self.leading * fresh;
-        }
-        self.taps.accumulate(1.0, out);
-        self.taps.remember(z);
-        Ok(())
-    }
-}
-
-/// Two multiplications per value around an inverse.
+/// An inverse between the two diagonals.
 struct Scaled<I> {
-    scaling: Option<Scaling>,
+    scaling: Option<Arc<Scaling>>,
     step: usize,
-    scratch: Vec<f64>,
     inner: I,
+}
+
+fn around<I: Inverse + 'static>(scaling: Option<&Arc<Scaling>>, inner: I) -> Box<dyn NoiseFilter> {
+    Box::new(Scaled { scaling: scaling.cloned(), step: 0, inner })
+}
+
+impl<I: Inverse> Scaled<I> {
+    /// Turns the rows of z of the next steps into those of ξ.
+    fn filter(&mut self, dimension: usize, rows: &mut [f64]) -> Result<()> {
+        if let Some(scaling) = &self.scaling {
+            scaling.undo_rows(self.step, dimension, rows);
+        }
+        self.inner.solve(rows)?;
+        if let Some(scaling) = &self.scaling {
+            scaling.undo_columns(self.step, dimension, rows);
+        }
+        self.step += rows.len() / dimension;
+        Ok(())
+    }
 }
 
 impl<I: Inverse> NoiseFilter for Scaled<I> {
@@ -194,70 +140,93 @@ impl<I: Inverse> NoiseFilter for Scaled<I> {
     }
 
     fn next_into(&mut self, source: &mut dyn UnitNoise, out: &mut [f64]) -> Result<()> {
-        source.fill_row(self.step, &mut self.scratch);
-        if let Some(scaling) = &self.scaling {
-            let factor = 1.0 / scaling.rows[self.step];
-            scale(&mut self.scratch, factor);
-        }
-        self.inner.next(&self.scratch, out)?;
-        if let Some(scaling) = &self.scaling {
-            scale(out, scaling.column_norms[self.step]);
-        }
-        self.step += 1;
-        Ok(())
+        source.fill_row(self.step, out);
+        self.filter(out.len(), out)
+    }
+
+    fn next_rows(&mut self, source: &mut dyn UnitNoise, dimension: usize, out: &mut [f64]) -> Result<()> {
+        source.fill_rows(self.step, dimension, out);
+        self.filter(dimension, out)
     }
 }
 
-/// All of ξ at once, made when the first step asks for it.
-struct WholeHorizon {
-    kernel: Arc<fft::Kernel>,
-    steps: usize,
-    scaling: Option<Scaling>,
-    /// The vectors of all steps, one after the other.
-    noise: Option<Vec<f64>>,
+impl Scaling {
+    /// `D1⁻¹` on the rows from `step` on.
+    fn undo_rows(&self, step: usize, dimension: usize, rows: &mut [f64]) {
+        for (row, scale) in rows.chunks_exact_mut(dimension).zip(&self.rows[step..]) {
+            multiply(row, 1.0 / scale);
+        }
+    }
+
+    /// `D2⁻¹` on the rows from `step` on.
+    fn undo_columns(&self, step: usize, dimension: usize, rows: &mut [f64]) {
+        for (row, norm) in rows.chunks_exact_mut(dimension).zip(&self.column_norms[step..]) {
+            multiply(row, *norm);
+        }
+    }
+}
+
+fn multiply(values: &mut [f64], factor: f64) {
+    if values.len() <= noise::TILE {
+        values.iter_mut().for_each(|value| *value *= factor);
+    } else {
+        values
+            .par_chunks_mut(noise::TILE)
+            .for_each(|tile| tile.iter_mut().for_each(|value| *value *= factor));
+    }
+}
+
+/// ξ in large blocks, each made when its first step is asked for.
+struct Blocks {
+    operator: BlockToeplitz,
+    scaling: Option<Arc<Scaling>>,
+    /// The vectors of the current block, one after the other.
+    rows: Vec<f64>,
     step: usize,
+    /// How much of the current block has been asked for.
+    served: usize,
 }
 
-impl WholeHorizon {
-    fn make(&self, source: &mut dyn UnitNoise, dimension: usize) -> Vec<f64> {
-        let mut rows = Array2::zeros((self.steps, dimension));
-        // Slices, because a view of a row costs as much as the rest of a scalar step.
-        let z = rows.as_slice_mut().unwrap_or_default();
-        for (step, row) in z.chunks_exact_mut(dimension).enumerate() {
-            source.fill_row(step, row);
-        }
-        if let Some(scaling) = &self.scaling {
-            for (row, scale) in z.chunks_exact_mut(dimension).zip(&scaling.rows) {
-                let factor = 1.0 / scale;
-                row.iter_mut().for_each(|value| *value *= factor);
-            }
-        }
-        let mut made = Array2::zeros((self.steps, dimension));
-        self.kernel.apply_columns(rows.view(), &mut made);
-        let (mut noise, _) = made.into_raw_vec_and_offset();
-        if let Some(scaling) = &self.scaling {
-            for (row, norm) in noise.chunks_exact_mut(dimension).zip(&scaling.column_norms) {
-                row.iter_mut().for_each(|value| *value *= norm);
-            }
-        }
-        noise
-    }
-}
-
-impl NoiseFilter for WholeHorizon {
+impl NoiseFilter for Blocks {
     fn side(&self) -> Side {
         Side::Input
     }
 
     fn next_into(&mut self, source: &mut dyn UnitNoise, out: &mut [f64]) -> Result<()> {
-        let noise = match self.noise.take() {
-            Some(noise) => noise,
-            None => self.make(source, out.len()),
-        };
-        let noise = self.noise.insert(noise);
-        out.copy_from_slice(&noise[self.step * out.len()..][..out.len()]);
-        self.step += 1;
+        let dimension = out.len();
+        self.next_rows(source, dimension, out)
+    }
+
+    fn next_rows(&mut self, source: &mut dyn UnitNoise, dimension: usize, out: &mut [f64]) -> Result<()> {
+        let mut rest = out;
+        while !rest.is_empty() {
+            if self.served == self.rows.len() {
+                self.rows.resize(self.operator.next_steps() * dimension, 0.0);
+                source.fill_rows(self.step, dimension, &mut self.rows);
+                if let Some(scaling) = &self.scaling {
+                    scaling.undo_rows(self.step, dimension, &mut self.rows);
+                }
+                self.operator.push_block(&mut self.rows)?;
+                if let Some(scaling) = &self.scaling {
+                    scaling.undo_columns(self.step, dimension, &mut self.rows);
+                }
+                self.served = 0;
+            }
+            let ready = &self.rows[self.served..];
+            let (part, later) = rest.split_at_mut(rest.len().min(ready.len()));
+            part.copy_from_slice(&ready[..part.len()]);
+            self.served += part.len();
+            self.step += part.len() / dimension;
+            rest = later;
+        }
         Ok(())
+    }
+}
+
+/// What was made ahead is wiped from memory.
+impl Drop for Blocks {
+    fn drop(&mut self) {
+        self.rows.zeroize();
     }
 }
 

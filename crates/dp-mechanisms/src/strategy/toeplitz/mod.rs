@@ -7,6 +7,7 @@
 //! | quantity | without scaling | with scaling |
 //! |---|---|---|
 //! | sensitivity (single) | `Σ c_k²` | the columns are normalized: 1 |
+//! | sensitivity (repeated) | see [`sensitivity::toeplitz`] | of [`Columns`] |
 //! | noise | `ξ = T⁻¹ z` | `ξ_t = (T⁻¹ D1⁻¹ z)_t / D2_t` |
 //! | decoder | `b = a/c` | column i is A applied to `D2_j⁻¹ t⁻¹_{j-i} / d_i` |
 
@@ -17,6 +18,7 @@ mod rows;
 use std::sync::{Arc, OnceLock};
 
 use dp_linalg::rational::Rational;
+use dp_linalg::toeplitz::BlockKernel;
 use dp_linalg::{fft, series};
 use ndarray::Array2;
 
@@ -105,6 +107,19 @@ impl Scaling {
         }
     }
 
+    /// The same with columns of at most the given norms in place of 1.
+    pub(crate) fn with_lengths(mut self, lengths: &[f64]) -> Self {
+        for (norm, length) in self.column_norms.iter_mut().zip(lengths) {
+            *norm = (*norm / length).next_up();
+        }
+        self
+    }
+
+    /// Any positive diagonals: that of D1, and that of D2 inverted.
+    pub(crate) fn of_diagonals(rows: Vec<f64>, column_norms: Vec<f64>) -> Self {
+        Self { rows, column_norms }
+    }
+
     /// The scaling with the given positive rows whose columns make `D1 · T · D2` have columns of norm at most 1.
     ///
     /// # Privacy
@@ -160,6 +175,17 @@ pub(crate) fn row_norms(workload: &Workload, inverse: Vec<f64>) -> Result<RowNor
     rows::unscaled(workload, inverse)
 }
 
+/// What is known of the columns of a scaled strategy, beside the diagonals themselves.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Columns {
+    /// All have norm 1.
+    Normalized,
+    /// They have the given norms.
+    Lengths(Vec<f64>),
+    /// Nothing in `D1 · T · D2` increases in time, and this is the diagonal of D2.
+    NonIncreasing(Vec<f64>),
+}
+
 /// Up to this many steps the column norms are summed directly.
 const DIRECT_LIMIT: usize = 4096;
 
@@ -183,9 +209,10 @@ pub struct ToeplitzStrategy {
     workload: Workload,
     steps: usize,
     core: Core,
-    scaling: Option<Scaling>,
+    scaling: Option<Arc<Scaling>>,
+    columns: Columns,
     /// The spectrum of the inverse, made by the first stream and shared by all.
-    kernel: OnceLock<Arc<fft::Kernel>>,
+    kernel: OnceLock<Arc<BlockKernel>>,
 }
 
 impl ToeplitzStrategy {
@@ -195,7 +222,15 @@ impl ToeplitzStrategy {
     /// Zero steps.
     pub fn plain(name: &'static str, workload: &Workload, steps: usize, core: Core) -> Result<Self> {
         check_count("steps", steps)?;
-        Ok(Self { name, workload: workload.clone(), steps, core, scaling: None, kernel: OnceLock::new() })
+        Ok(Self {
+            name,
+            workload: workload.clone(),
+            steps,
+            core,
+            scaling: None,
+            columns: Columns::Normalized,
+            kernel: OnceLock::new(),
+        })
     }
 
     /// `C = D1 · T · D2` with the given diagonal of D1, and D2 such that every column has norm 1.
@@ -209,15 +244,90 @@ impl ToeplitzStrategy {
         core: Core,
         rows: Vec<f64>,
     ) -> Result<Self> {
+        check_diagonal("the row scaling", &rows, steps)?;
+        let scaling = Scaling::of_core(&core, rows)?;
+        Self::scaled(name, workload, core, scaling, Columns::Normalized)
+    }
+
+    /// `C = D1 · T · D2` with the given diagonal of D1, and D2 such that the columns have the given norms.
+    ///
+    /// # Errors
+    /// Rows or lengths that are not as many as steps, or not all finite and positive.
+    pub(crate) fn of_lengths(
+        name: &'static str,
+        workload: &Workload,
+        steps: usize,
+        core: Core,
+        rows: Vec<f64>,
+        lengths: Vec<f64>,
+    ) -> Result<Self> {
+        check_diagonal("the row scaling", &rows, steps)?;
+        check_diagonal("the column norms", &lengths, steps)?;
+        let scaling = Scaling::of_core(&core, rows)?.with_lengths(&lengths);
+        Self::scaled(name, workload, core, scaling, Columns::Lengths(lengths))
+    }
+
+    /// `C = D1 · T · D2` with the given diagonals, if nothing in it increases in time.
+    ///
+    /// # Errors
+    /// Diagonals that are not as many as steps, or not all finite and positive.
+    pub(crate) fn non_increasing(
+        name: &'static str,
+        workload: &Workload,
+        steps: usize,
+        core: Core,
+        rows: Vec<f64>,
+        columns: Vec<f64>,
+    ) -> Result<Option<Self>> {
+        check_diagonal("the row scaling", &rows, steps)?;
+        check_diagonal("the column scaling", &columns, steps)?;
+        let coefficients = core.coefficients(steps)?;
+        let falls = |values: &[f64]| values.windows(2).all(|pair| pair[0] >= pair[1]);
+        let positive = coefficients.last().is_some_and(|last| *last >= 0.0);
+        if !(positive && falls(&coefficients) && falls(&rows) && falls(&columns)) {
+            return Ok(None);
+        }
+        let scaling = Scaling { rows, column_norms: columns.iter().map(|column| 1.0 / column).collect() };
+        Ok(Some(Self::scaled(name, workload, core, scaling, Columns::NonIncreasing(columns))?))
+    }
+
+    fn scaled(
+        name: &'static str,
+        workload: &Workload,
+        core: Core,
+        scaling: Scaling,
+        columns: Columns,
+    ) -> Result<Self> {
+        let steps = scaling.rows.len();
         check_count("steps", steps)?;
-        if rows.len() != steps {
-            return Err(Error::Dimension { what: "the row scaling", expected: steps, actual: rows.len() });
+        let (workload, kernel) = (workload.clone(), OnceLock::new());
+        Ok(Self { name, workload, steps, core, scaling: Some(Arc::new(scaling)), columns, kernel })
+    }
+
+    /// Under several participations, for scaled columns of known norms: exact if the bands keep those that can meet
+    /// apart, from the Gram matrix where that is affordable, and by the triangle inequality otherwise.
+    fn sensitivity_of_lengths(
+        &self,
+        scaling: &Scaling,
+        length: impl Fn(usize) -> f64,
+        participation: Participation,
+    ) -> Result<Sensitivity> {
+        let times = participation.times_within(self.steps);
+        let squared: Vec<f64> =
+            (0..self.steps).map(|j| length(j).powi(2) * NORMALIZED_SQUARED_SENSITIVITY).collect();
+        let longest = squared.iter().copied().fold(0.0, f64::max);
+        if times <= 1 {
+            return Ok(Sensitivity::exact(longest));
         }
-        for row in &rows {
-            crate::error::check_positive("row scale", *row)?;
+        if let Core::Banded(band) = &self.core
+            && band.len() <= participation.separation()
+        {
+            return Ok(sensitivity::orthogonal_columns(&squared, participation));
         }
-        let scaling = Some(Scaling::of_core(&core, rows)?);
-        Ok(Self { name, workload: workload.clone(), steps, core, scaling, kernel: OnceLock::new() })
+        if self.steps > sensitivity::DENSE_LIMIT {
+            return Ok(Sensitivity::upper_bound((times * times) as f64 * longest));
+        }
+        sensitivity::dense(scaled_matrix(&self.core.coefficients(self.steps)?, scaling).view(), participation)
     }
 
     /// The core T.
@@ -250,15 +360,16 @@ impl Strategy for ToeplitzStrategy {
             }
             return Ok(sensitivity::toeplitz(&self.core.coefficients(self.steps)?, participation));
         };
-        let times = participation.times_within(self.steps);
-        if times <= 1 {
-            return Ok(Sensitivity::exact(NORMALIZED_SQUARED_SENSITIVITY));
+        match &self.columns {
+            Columns::Normalized => self.sensitivity_of_lengths(scaling, |_| 1.0, participation),
+            Columns::Lengths(lengths) => self.sensitivity_of_lengths(scaling, |j| lengths[j], participation),
+            Columns::NonIncreasing(columns) => {
+                let coefficients = self.core.coefficients(self.steps)?;
+                // The stream divides by the reciprocal of the diagonal, which rounds.
+                let bound = sensitivity::non_increasing(&coefficients, &scaling.rows, columns, participation);
+                Ok(Sensitivity::exact(bound.squared * NORMALIZED_SQUARED_SENSITIVITY))
+            }
         }
-        if self.steps > sensitivity::DENSE_LIMIT {
-            // Columns of norm 1: the triangle inequality.
-            return Ok(Sensitivity::upper_bound((times * times) as f64 * NORMALIZED_SQUARED_SENSITIVITY));
-        }
-        sensitivity::dense(scaled_matrix(&self.core.coefficients(self.steps)?, scaling).view(), participation)
     }
 
     fn row_norms(&self) -> Result<RowNorms> {
@@ -284,9 +395,13 @@ impl Strategy for ToeplitzStrategy {
         filter::build(&self.core, self.scaling.as_ref(), &self.kernel, self.steps, dimension)
     }
 
+    fn compact_filter(&self, dimension: usize) -> Result<Option<Box<dyn NoiseFilter>>> {
+        filter::recurrence::<f32>(&self.core, self.scaling.as_ref(), self.steps, dimension)
+    }
+
     fn memory(&self, dimension: usize) -> usize {
         let per_coordinate = match &self.core {
-            Core::Full { .. } => self.steps,
+            Core::Full { .. } => BlockKernel::memory(self.steps),
             Core::Rational(rational) => rational.buffers(),
             Core::Banded(band) | Core::BandedInverse(band) => band.len().min(self.steps) - 1,
         };
@@ -296,9 +411,13 @@ impl Strategy for ToeplitzStrategy {
 
     fn measurement(&self) -> Result<Measurement> {
         let coefficients = self.core.coefficients(self.steps)?;
-        Ok(match &self.scaling {
-            None => Measurement::Toeplitz(coefficients),
-            Some(scaling) => Measurement::Scaled { rows: scaling.rows.clone(), coefficients },
+        Ok(match (&self.scaling, &self.columns) {
+            (None, _) => Measurement::Toeplitz(coefficients),
+            (Some(scaling), Columns::Normalized) => {
+                Measurement::Scaled { rows: scaling.rows.clone(), coefficients }
+            }
+            // Columns of different norms have no structure of their own there.
+            _ => Measurement::Dense(self.materialize()?.strategy),
         })
     }
 
@@ -322,6 +441,17 @@ impl Strategy for ToeplitzStrategy {
         };
         Ok(Factorization { decoder: dp_linalg::dense::matmul(workload.view(), inverse.view()), strategy })
     }
+}
+
+/// Refuses a diagonal that is not as long as the stream, or not positive.
+fn check_diagonal(what: &'static str, values: &[f64], steps: usize) -> Result<()> {
+    if values.len() != steps {
+        return Err(Error::Dimension { what, expected: steps, actual: values.len() });
+    }
+    for value in values {
+        crate::error::check_positive(what, *value)?;
+    }
+    Ok(())
 }
 
 /// `D1 · T · D2` as a matrix.

@@ -1,0 +1,127 @@
+//! One step of noise for models of many parameters, beside plain sampling of as many normal values by the same threads.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use criterion::{Criterion, Throughput};
+use dp_benches::shortest;
+use dp_mechanisms::noise::{Precision, ShardedNoise, UnitNoise};
+use dp_mechanisms::{GaussianSource, Participation, Seed, Strategy, Workload, strategy};
+use rayon::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use std::sync::Arc;
+
+/// Steps of a training run.
+const STEPS: usize = 2048;
+
+const NAMES: [&str; 6] = ["identity", "binary-tree", "blt", "scaled-blt", "banded", "honaker-online"];
+
+fn build(name: &str) -> Arc<dyn Strategy> {
+    strategy::build(name, &Workload::count(), STEPS, Participation::Single).expect("a strategy for the count")
+}
+
+fn noise(strategy: &dyn Strategy, dimension: usize) -> ShardedNoise {
+    ShardedNoise::new(strategy, Seed::reproducible(1), dimension, 0..dimension, Precision::Single)
+        .expect("a strategy with a short memory")
+}
+
+/// Independent normal values, a tile at a time and in single precision as the noise is.
+fn sample(source: &GaussianSource, row: usize, out: &mut [f32]) {
+    let tile = dp_mechanisms::noise::TILE;
+    out.par_chunks_mut(tile).enumerate().for_each(|(index, out)| {
+        let mut values = [0.0; dp_mechanisms::noise::TILE];
+        let values = &mut values[..out.len()];
+        source.fill_range(row, index * tile, values);
+        out.iter_mut().zip(values).for_each(|(out, value)| *out = *value as f32);
+    });
+}
+
+/// Fast and naive agree before they are timed: the identity strategy is plain sampling.
+fn check() {
+    let dimension = 10_000;
+    let mut noise = noise(build("identity").as_ref(), dimension);
+    let source = GaussianSource::new(Seed::reproducible(1), dimension);
+    let (mut made, mut plain) = (vec![0.0; dimension], vec![0.0; dimension]);
+    for row in 0..3 {
+        noise.next_into(&mut made).expect("a step within the horizon");
+        sample(&source, row, &mut plain);
+        assert_eq!(made, plain);
+    }
+}
+
+fn steps(criterion: &mut Criterion) {
+    let dimension = 1_000_000;
+    let mut group = criterion.benchmark_group("a step of 10^6 coordinates in single precision");
+    group.throughput(Throughput::Elements(dimension as u64));
+    let mut out = vec![0.0_f32; dimension];
+    let source = GaussianSource::new(Seed::reproducible(1), dimension);
+    let mut row = 0;
+    group.bench_function("plain sampling", |bencher| {
+        bencher.iter(|| {
+            sample(&source, row, &mut out);
+            row += 1;
+        });
+    });
+    for name in ["blt", "scaled-blt"] {
+        let strategy = build(name);
+        let mut stream = noise(strategy.as_ref(), dimension);
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| {
+                if stream.step() == STEPS {
+                    stream = noise(strategy.as_ref(), dimension);
+                }
+                stream.next_into(&mut out).expect("a step within the horizon");
+            });
+        });
+    }
+    group.finish();
+}
+
+/// Times of one step of each strategy and of plain sampling, in turns: whatever else the machine does falls on both.
+fn compare(pool: &ThreadPool, dimension: usize, names: &[&str], runs: usize) {
+    let mut out = vec![0.0_f32; dimension];
+    for name in names {
+        let mut stream = noise(build(name).as_ref(), dimension);
+        let source = GaussianSource::new(Seed::reproducible(2), dimension);
+        let (mut step, mut sampled) = (Duration::MAX, Duration::MAX);
+        for row in 0..runs {
+            sampled = sampled.min(shortest(1, || pool.install(|| sample(&source, row, black_box(&mut out)))));
+            step = step.min(shortest(1, || {
+                pool.install(|| stream.next_into(black_box(&mut out)).expect("a step within the horizon"));
+            }));
+        }
+        let target = if dimension == 1_000_000 && name.contains("blt") { "at most 2.5" } else { "" };
+        println!(
+            "{name:<16} d = {dimension:<9} {} threads {:>9.2} ms / {:>9.2} ms = {:>5.2}   {target}",
+            pool.current_num_threads(),
+            step.as_secs_f64() * 1e3,
+            sampled.as_secs_f64() * 1e3,
+            step.as_secs_f64() / sampled.as_secs_f64()
+        );
+    }
+}
+
+fn print_ratios() {
+    println!("\na step of noise, n = {STEPS} / plain sampling of as many values by the same threads");
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    for threads in [threads, 1] {
+        let pool = ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
+        compare(&pool, 1_000_000, &NAMES, 12);
+        compare(&pool, 10_000_000, &NAMES[..5], 3);
+    }
+}
+
+fn main() {
+    let mut criterion = Criterion::default()
+        .sample_size(10)
+        .warm_up_time(Duration::from_millis(100))
+        .measurement_time(Duration::from_millis(400))
+        .configure_from_args();
+    check();
+    steps(&mut criterion);
+    criterion.final_summary();
+    // `cargo test --benches` runs every bench once to see that it works; measuring belongs to `cargo bench`.
+    if std::env::args().any(|argument| argument == "--bench") {
+        print_ratios();
+    }
+}

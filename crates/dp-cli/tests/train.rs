@@ -1,0 +1,158 @@
+//! `dp train` and `dp compare-training` as their users meet them.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn dp(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_dp")).args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The outcome without the times.
+fn outcome(report: &Value) -> Vec<(Value, Value)> {
+    let epochs = report["epochs"].as_array().unwrap();
+    epochs.iter().map(|epoch| (epoch["accuracy"].clone(), epoch["loss"].clone())).collect()
+}
+
+/// Sixty people: whoever has `a` above `b` says yes.
+fn table(directory: &Path) -> String {
+    let row = |i: u32| {
+        let (a, b) = (i * 37 % 60, i * 23 % 60 + 1);
+        format!("{a},{},{b}\n", if a > b { "yes" } else { "no" })
+    };
+    let path = directory.join("people.csv");
+    fs::write(&path, format!("a,answer,b\n{}", (0..60).map(row).collect::<String>())).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+const PRIVATE: &[&str] = &["--epsilon", "2", "--delta", "1e-5", "--relation", "zero-out", "--seed", "7"];
+const COLUMNS: &[&str] = &["--label", "answer", "--classes", "no,yes", "--bounds", "0:60"];
+
+#[test]
+fn learns_digits_and_says_what_is_guaranteed() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (svg, model) = (at("accuracy.svg"), at("model.json"));
+    let fast = ["train", "--epochs", "2", "--batch", "30", "--rate", "0.2", "--json"];
+    let without = json(&dp(&[&fast[..], &["--strategy", "none"]].concat()));
+    assert_eq!(without["private"], false);
+    assert!(without["test_accuracy"].as_f64().unwrap() > 0.8, "{without}");
+    let files = ["--plot", &svg, "--output", &model];
+    let private = dp(&[&fast[..], PRIVATE, &files].concat());
+    assert!(text(&private.stderr).contains("NOT PRIVATE"), "a public seed is pointed out");
+    let report = json(&private);
+    assert_eq!((&report["steps"], &report["parameters"]), (&96.into(), &650.into()));
+    let guarantee = report["guarantee"].as_str().unwrap();
+    for part in ["(2, 1e-5)-differentially private", "2 times, 48 steps apart", "NOTHING IS PRIVATE"] {
+        assert!(guarantee.contains(part), "{guarantee}");
+    }
+    assert!(fs::read_to_string(svg).unwrap().contains("<svg"));
+    let model: Value = serde_json::from_str(&fs::read_to_string(model).unwrap()).unwrap();
+    assert_eq!(model["parameters"].as_array().unwrap().len(), 650);
+    // The same seed gives the same model, and the table says what the JSON says.
+    let again = dp(&[&fast[..7], PRIVATE].concat());
+    let accuracy = format!("{:.1} %", 100.0 * report["test_accuracy"].as_f64().unwrap());
+    assert!(text(&again.stdout).contains(&format!("test examples: {accuracy}")), "{}", text(&again.stdout));
+}
+
+#[test]
+fn learns_from_a_table_and_continues_where_it_stopped() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = table(directory.path());
+    let state = directory.path().join("state").to_str().unwrap().to_owned();
+    let base = ["train", "--data", &data, "--epochs", "3", "--model", "network", "--hidden", "4", "--json"];
+    let with = |more: &[&str]| dp(&[&base[..], COLUMNS, PRIVATE, more].concat());
+    let whole = json(&with(&[]));
+    assert_eq!((&whole["training_examples"], &whole["test_examples"]), (&48.into(), &12.into()));
+    let kept = json(&with(&["--state", &state]));
+    assert_eq!(outcome(&kept), outcome(&whole));
+    // Finished trainings show their result again; the noise is not used for another training.
+    assert_eq!(outcome(&json(&with(&["--state", &state]))), outcome(&whole));
+    let other = with(&["--state", &state, "--order", "9"]);
+    assert_eq!(other.status.code(), Some(1));
+    assert!(text(&other.stderr).contains("other settings"), "{}", text(&other.stderr));
+    // A crash between the state of the noise and the model's file.
+    fs::write(format!("{state}.model"), "{}").unwrap();
+    let damaged = with(&["--state", &state]);
+    assert!(text(&damaged.stderr).contains("is not a saved model"), "{}", text(&damaged.stderr));
+}
+
+#[test]
+fn refuses_with_the_place_and_a_remedy() {
+    let directory = tempfile::tempdir().unwrap();
+    let good = table(directory.path());
+    let file = |name: &str, rows: &str| {
+        let path = directory.path().join(name);
+        fs::write(&path, rows).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let ragged = file("ragged.csv", "a,answer,b\n1,yes,2\n1,yes\n");
+    let hole = file("hole.csv", "a,answer,b\n1,yes,2\n1,yes,NaN\n");
+    let empty = file("empty.csv", "");
+    let strange = file("strange.csv", "a,answer,b\n1,maybe,2\n");
+    let cases: [(&str, &[&str], i32, &str); 12] = [
+        (&ragged, COLUMNS, 1, "row 2 has 2 values"),
+        (&hole, COLUMNS, 1, "`NaN` is not a finite number"),
+        (&empty, COLUMNS, 1, "no examples"),
+        (&strange, COLUMNS, 1, "`maybe`"),
+        ("nowhere.csv", COLUMNS, 1, "cannot read `nowhere.csv`"),
+        (&good, &[], 2, "--classes and --bounds"),
+        (
+            &good,
+            &["--label", "x", "--classes", "no,yes", "--bounds", "0:1"],
+            1,
+            "choose one of: a, answer, b",
+        ),
+        ("digits", &["--batch", "0"], 2, "batch size"),
+        ("digits", &["--rate", "-1"], 2, "learning rate = -1"),
+        ("digits", &["--strategy", "magic"], 2, "magic"),
+        ("digits", &["--strategy", "none"], 2, "neither a budget nor a state"),
+        ("digits", &["--validation-rows", "1440"], 2, "cannot be held back"),
+    ];
+    for (data, arguments, code, message) in cases {
+        let output = dp(&[&["train", "--data", data][..], PRIVATE, arguments].concat());
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(message), "{message}: {}", text(&output.stderr));
+    }
+    let unsaid = dp(&["train", "--epsilon", "1", "--delta", "1e-5"]);
+    assert_eq!(unsaid.status.code(), Some(2));
+    assert!(text(&unsaid.stderr).contains("--relation"), "{}", text(&unsaid.stderr));
+    assert!(text(&dp(&["train"]).stderr).contains("no privacy budget"));
+}
+
+#[test]
+fn compares_strategies_and_draws_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let svg = directory.path().join("learning.svg").to_str().unwrap().to_owned();
+    let base = ["compare-training", "--batch", "90", "--runs", "2", "--epsilons", "0.5,64"];
+    let names = ["--strategies", "none,identity,sqrt,optimal:momentum"];
+    let report = json(&dp(&[&base[..], &names, &["--plot", &svg, "--json"]].concat()));
+    let strategies = report["strategies"].as_array().unwrap();
+    let cells: Vec<usize> =
+        strategies.iter().map(|row| row["accuracies"].as_array().unwrap().len()).collect();
+    assert_eq!(cells, [1, 2, 2, 2]);
+    for row in &strategies[2..] {
+        assert!(
+            row["accuracies"][0]["lead"].is_number() && row["accuracies"][1]["lead"].is_number(),
+            "{row}"
+        );
+    }
+    let svg = fs::read_to_string(svg).unwrap();
+    assert!(svg.contains("<svg") && svg.contains("optimal for momentum"));
+    let table = dp(&[&base[..], &names].concat());
+    assert!(text(&table.stdout).contains("sqrt over identity"), "{}", text(&table.stdout));
+    let unknown = dp(&[&base[..], &["--strategies", "sqrt:window"]].concat());
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(text(&unknown.stderr).contains("neither momentum nor count"), "{}", text(&unknown.stderr));
+}

@@ -1,0 +1,119 @@
+//! Labelled examples: the digits that come with the crate, and tables of one's own.
+//!
+//! # Nothing here looks at private data twice
+//! What is done to an example before training may depend on that example and on public constants, and on nothing else.
+//! Centring by the mean of a column, scaling by its largest value, or finding the classes by listing the labels would
+//! each release a statistic of everybody's data beside the guarantee: one person's extreme value would move everybody's
+//! features. So bounds and classes are given by whoever trains, and are chosen without looking.
+
+mod digits;
+mod error;
+mod table;
+
+pub use digits::{DIGITS_FOR_TRAINING, digits};
+pub use error::DataError;
+pub use table::Table;
+
+/// Examples with features in [0, 1] and one of finitely many labels. Each example belongs to another person.
+#[derive(Clone, PartialEq)]
+pub struct Examples {
+    features: Vec<f64>,
+    labels: Vec<usize>,
+    width: usize,
+    classes: usize,
+}
+
+impl Examples {
+    /// No examples yet, of `width` features each, with labels `0 .. classes`.
+    ///
+    /// # Errors
+    /// No features, or fewer than two classes.
+    pub fn new(width: usize, classes: usize) -> Result<Self, DataError> {
+        if width == 0 {
+            return Err(DataError::NoFeatures);
+        }
+        if classes < 2 {
+            return Err(DataError::TooFewClasses { classes });
+        }
+        Ok(Self { features: Vec::new(), labels: Vec::new(), width, classes })
+    }
+
+    /// Adds an example.
+    ///
+    /// # Errors
+    /// Another number of features, features outside [0, 1], or an unknown label; nothing is added then.
+    pub fn push(&mut self, features: &[f64], label: usize) -> Result<(), DataError> {
+        let row = self.len() + 1;
+        if features.len() != self.width {
+            return Err(DataError::Ragged { row, expected: self.width, actual: features.len() });
+        }
+        if let Some(index) = features.iter().position(|value| !(0.0..=1.0).contains(value)) {
+            return Err(DataError::Unscaled { row, index, value: features[index] });
+        }
+        if label >= self.classes {
+            return Err(DataError::Label { row, label: label.to_string() });
+        }
+        self.features.extend_from_slice(features);
+        self.labels.push(label);
+        Ok(())
+    }
+
+    /// The number of examples.
+    pub fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty()
+    }
+
+    /// The number of features of an example.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// The number of classes.
+    pub fn classes(&self) -> usize {
+        self.classes
+    }
+
+    /// Features and label of an example; none behind the last.
+    pub fn get(&self, index: usize) -> Option<(&[f64], usize)> {
+        let label = *self.labels.get(index)?;
+        Some((&self.features[index * self.width..(index + 1) * self.width], label))
+    }
+
+    /// All examples in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&[f64], usize)> {
+        self.features.chunks_exact(self.width).zip(self.labels.iter().copied())
+    }
+
+    /// The first `count` examples, and the rest.
+    ///
+    /// # Errors
+    /// More examples than there are.
+    pub fn split_at(mut self, count: usize) -> Result<(Self, Self), DataError> {
+        if count > self.len() {
+            return Err(DataError::Split { wanted: count, available: self.len() });
+        }
+        let rest = Self {
+            features: self.features.split_off(count * self.width),
+            labels: self.labels.split_off(count),
+            ..self
+        };
+        Ok((Self { features: self.features, labels: self.labels, ..rest }, rest))
+    }
+}
+
+/// The data never leaves through a debug print.
+impl std::fmt::Debug for Examples {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Examples")
+            .field("len", &self.len())
+            .field("width", &self.width)
+            .field("classes", &self.classes)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,138 @@
+//! Tables of one's own: numeric features and a label column, as comma-separated values.
+
+use std::io::Read;
+
+use super::{DataError, Examples};
+
+/// How a table of comma-separated values becomes [`Examples`]. Everything in here is public and chosen without looking
+/// at the data.
+///
+/// # Privacy
+/// A value is moved into its bounds and mapped to [0, 1] by `(x - LO)/(HI - LO)`: a function of that value alone. The
+/// number of rows is treated as public.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Table {
+    /// The column that holds the label; all others are features.
+    pub label: String,
+    /// The labels, in the order of their numbers.
+    pub classes: Vec<String>,
+    /// The bounds `LO, HI` of the features: one for all of them, or one for each in the order of the columns.
+    pub bounds: Vec<(f64, f64)>,
+}
+
+impl Table {
+    /// Reads a header and one example per row.
+    ///
+    /// # Errors
+    /// A [`DataError`] with the first place at fault; values that are not finite numbers are refused, not repaired.
+    pub fn read(&self, source: impl Read) -> Result<Examples, DataError> {
+        for (index, class) in self.classes.iter().enumerate() {
+            if self.classes[..index].contains(class) {
+                return Err(DataError::DuplicateClass { class: class.clone() });
+            }
+        }
+        let unreadable = |error: csv::Error| DataError::Unreadable { reason: error.to_string() };
+        let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).flexible(true).from_reader(source);
+        let header = reader.headers().map_err(unreadable)?.clone();
+        if header.iter().all(str::is_empty) {
+            return Err(DataError::Empty);
+        }
+        let label = header.iter().position(|name| name == self.label).ok_or_else(|| DataError::NoColumn {
+            column: self.label.clone(),
+            available: header.iter().collect::<Vec<_>>().join(", "),
+        })?;
+        let width = header.len() - 1;
+        let mut examples = Examples::new(width, self.classes.len())?;
+        let bounds = self.bounds_of_each(width)?;
+        let mut features = vec![0.0; width];
+        let mut record = csv::StringRecord::new();
+        while reader.read_record(&mut record).map_err(unreadable)? {
+            let row = examples.len() + 1;
+            if record.len() != header.len() {
+                return Err(DataError::Ragged { row, expected: header.len(), actual: record.len() });
+            }
+            let columns = header.iter().zip(&record).enumerate().filter(|(column, _)| *column != label);
+            for (((_, (column, text)), feature), (low, high)) in columns.zip(&mut features).zip(&bounds) {
+                let value = text.parse().ok().filter(|value: &f64| value.is_finite()).ok_or_else(|| {
+                    DataError::NotANumber { row, column: column.to_owned(), text: text.to_owned() }
+                })?;
+                *feature = (value.clamp(*low, *high) - low) / (high - low);
+            }
+            let text = &record[label];
+            let class = self.classes.iter().position(|class| class == text);
+            let class = class.ok_or_else(|| DataError::Label { row, label: text.to_owned() })?;
+            examples.push(&features, class)?;
+        }
+        if examples.is_empty() { Err(DataError::Empty) } else { Ok(examples) }
+    }
+
+    fn bounds_of_each(&self, width: usize) -> Result<Vec<(f64, f64)>, DataError> {
+        if let Some(&(low, high)) =
+            self.bounds.iter().find(|(low, high)| !(low < high && (high - low).is_finite()))
+        {
+            return Err(DataError::Bounds { low, high });
+        }
+        match self.bounds.as_slice() {
+            [all] => Ok(vec![*all; width]),
+            each if each.len() == width => Ok(each.to_vec()),
+            other => Err(DataError::BoundsCount { features: width, actual: other.len() }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        Table {
+            label: "kind".to_owned(),
+            classes: ["no", "yes"].map(String::from).to_vec(),
+            bounds: vec![(0.0, 10.0), (-1.0, 1.0)],
+        }
+    }
+
+    #[test]
+    fn reads_and_scales_by_the_given_bounds() {
+        let examples = table().read("a, kind, b\n5, yes, 0\n-3, no, 7e3\n".as_bytes()).unwrap();
+        let rows: Vec<_> = examples.iter().map(|(features, label)| (features.to_vec(), label)).collect();
+        assert_eq!(rows, [(vec![0.5, 0.5], 1), (vec![0.0, 1.0], 0)]);
+        // What others wrote does not change what becomes of a row.
+        let alone = table().read("a,kind,b\n5,yes,0\n".as_bytes()).unwrap();
+        assert_eq!(alone.get(0), examples.get(0));
+    }
+
+    #[test]
+    fn refuses_with_the_place() {
+        let read = |text: &str| table().read(text.as_bytes()).unwrap_err();
+        assert_eq!(read(""), DataError::Empty);
+        assert_eq!(read("a,kind,b\n"), DataError::Empty);
+        assert_eq!(read("kind\nyes\n"), DataError::NoFeatures);
+        assert!(matches!(read("a,b\n1,2\n"), DataError::NoColumn { .. }));
+        assert!(matches!(read("a,kind\n1,yes\n"), DataError::BoundsCount { features: 1, actual: 2 }));
+        let ragged = |actual| DataError::Ragged { row: 2, expected: 3, actual };
+        assert_eq!(read("a,kind,b\n1,yes,2\n1,yes\n"), ragged(2));
+        assert_eq!(read("a,kind,b\n1,yes,2\n1,yes,2,3\n"), ragged(4));
+        for text in ["NaN", "inf", "-inf", "", "x", "1e999"] {
+            let error = read(&format!("a,kind,b\n1,yes,2\n1,yes,{text}\n"));
+            let expected = DataError::NotANumber { row: 2, column: "b".to_owned(), text: text.to_owned() };
+            assert_eq!(error, expected);
+        }
+        assert_eq!(read("a,kind,b\n1,maybe,2\n"), DataError::Label { row: 1, label: "maybe".to_owned() });
+        assert!(matches!(
+            table().read(&b"a,kind,b\n\xff,yes,1\n"[..]).unwrap_err(),
+            DataError::Unreadable { .. }
+        ));
+        for bounds in
+            [vec![(1.0, 1.0)], vec![(f64::NAN, 1.0)], vec![(0.0, f64::INFINITY)], vec![(-f64::MAX, f64::MAX)]]
+        {
+            let error = Table { bounds, ..table() }.read("a,kind\n1,yes\n".as_bytes()).unwrap_err();
+            assert!(matches!(error, DataError::Bounds { .. }), "{error}");
+        }
+        let classes = vec!["a".to_owned(), "a".to_owned()];
+        let error = Table { classes, ..table() }.read("".as_bytes()).unwrap_err();
+        assert_eq!(error, DataError::DuplicateClass { class: "a".to_owned() });
+        let error = Table { classes: Vec::new(), ..table() }.read("a,kind\n1,yes\n".as_bytes()).unwrap_err();
+        assert_eq!(error, DataError::TooFewClasses { classes: 0 });
+    }
+}

@@ -1,0 +1,127 @@
+//! Private gradients that survive crashes.
+
+use dp_mechanisms::{DurableMechanism, InputMechanism, Plan, Seed, StateFile};
+
+use crate::clip::{ClippedSum, Clipping};
+use crate::error::{Error, Result, check_length};
+use crate::gradients::{Step, check_plan};
+
+/// [`crate::PrivateGradients`] whose state is sealed on disk before a noisy sum becomes visible.
+///
+/// A process that is killed at any point reopens the same state and continues with the same noise. A batch that was not
+/// finished is gone, and nobody has seen anything of it: add all its gradients again. The noisy sum of the last finished
+/// batch is shown again by [`DurableGradients::last_finished`], because the crash may have come before the optimizer
+/// used it.
+///
+/// # Privacy
+/// As for [`crate::PrivateGradients`], through any number of crashes: a step is answered once, and shown again from the
+/// state rather than computed again. See [`dp_mechanisms::durable`] for what a backup that is put back would do.
+///
+/// # Complexity
+/// As for [`crate::PrivateGradients`], plus one synchronized write of about 16 bytes a coordinate for each step. Reopening
+/// makes the noise of all steps before.
+#[derive(Debug)]
+pub struct DurableGradients {
+    batch: ClippedSum,
+    mechanism: DurableMechanism<InputMechanism>,
+    /// A step is made and waits for the disk.
+    unsaved: bool,
+}
+
+impl DurableGradients {
+    /// Resumes the saved state, or starts a new one with secret noise. The plan is that of [`crate::gradients::plan`].
+    ///
+    /// # Errors
+    /// A plan for another clipping, a saved state of another plan or dimension, or one that cannot be read.
+    pub fn open(plan: Plan, clipping: Clipping, dimension: usize, file: StateFile) -> Result<Self> {
+        check_plan(&plan, &clipping)?;
+        let batch = ClippedSum::new(clipping, dimension)?;
+        Ok(Self { batch, mechanism: DurableMechanism::open(plan, dimension, file)?, unsaved: false })
+    }
+
+    /// As [`DurableGradients::open`], but a new state starts with a given seed: **not private**, for tests and
+    /// demonstrations.
+    ///
+    /// # Errors
+    /// As [`DurableGradients::open`].
+    pub fn open_reproducible(
+        plan: Plan,
+        clipping: Clipping,
+        dimension: usize,
+        file: StateFile,
+        seed: Seed,
+    ) -> Result<Self> {
+        check_plan(&plan, &clipping)?;
+        let batch = ClippedSum::new(clipping, dimension)?;
+        let mechanism = DurableMechanism::open_reproducible(plan, dimension, file, seed)?;
+        Ok(Self { batch, mechanism, unsaved: false })
+    }
+
+    /// Clips one person's gradient into the batch; see [`crate::PrivateGradients::add`].
+    ///
+    /// # Errors
+    /// A wrong number of coordinates, NaN or infinities; a step that still waits for the disk. The batch is then as before.
+    pub fn add(&mut self, gradient: &[f64]) -> Result<()> {
+        self.check_saved()?;
+        self.batch.add(gradient)
+    }
+
+    /// Moves a part of the batch that was summed elsewhere into it; see [`ClippedSum::absorb`].
+    ///
+    /// # Errors
+    /// Another dimension or another clipping; a step that still waits for the disk. Both sums are then as before.
+    pub fn absorb(&mut self, part: &mut ClippedSum) -> Result<()> {
+        self.check_saved()?;
+        self.batch.absorb(part)
+    }
+
+    /// Makes the step durable, then writes the noisy sum of the batch and starts the next one.
+    ///
+    /// # Errors
+    /// A step past the horizon or a buffer of another dimension: nothing has happened. A disk that refuses: the step is
+    /// made but hidden, and all that can be done is to finish again, which tries the disk again.
+    pub fn finish(&mut self, out: &mut [f64]) -> Result<Step> {
+        check_length("the output buffer", self.batch.dimension(), out.len())?;
+        if !self.unsaved {
+            self.mechanism.stage(self.batch.values())?;
+            self.batch.clear();
+            self.unsaved = true;
+        }
+        self.mechanism.commit()?;
+        self.unsaved = false;
+        // A commit with a staged step always leaves a release.
+        self.last_finished(out)?.ok_or(Error::UnsavedStep { step: self.step() })
+    }
+
+    /// Writes the noisy sum of the last finished batch once more, if there is one: after a crash the optimizer may not
+    /// have used it yet.
+    ///
+    /// # Errors
+    /// A buffer of another dimension.
+    pub fn last_finished(&self, out: &mut [f64]) -> Result<Option<Step>> {
+        check_length("the output buffer", self.batch.dimension(), out.len())?;
+        let Some((step, values)) = self.mechanism.last_committed().iter().last() else { return Ok(None) };
+        out.copy_from_slice(values);
+        let standard_deviation = self.plan().standard_deviation(step).unwrap_or_default();
+        Ok(Some(Step { step, standard_deviation }))
+    }
+
+    /// The number of finished steps, all of them durable.
+    pub fn step(&self) -> usize {
+        self.mechanism.step()
+    }
+
+    /// The number of gradients in the open batch.
+    pub fn added(&self) -> usize {
+        self.batch.added()
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &Plan {
+        self.mechanism.plan()
+    }
+
+    fn check_saved(&self) -> Result<()> {
+        if self.unsaved { Err(Error::UnsavedStep { step: self.step() + 1 }) } else { Ok(()) }
+    }
+}

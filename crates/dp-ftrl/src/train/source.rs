@@ -1,0 +1,62 @@
+//! Where a training gets the sum of a batch from: with noise, or without.
+
+use dp_mechanisms::Plan;
+
+use crate::error::Result;
+use crate::{ClippedSum, DurableGradients, PrivateGradients};
+
+/// The sums of batches.
+#[derive(Debug)]
+pub(super) enum Source {
+    /// Without noise, for comparisons.
+    Exact(ClippedSum),
+    /// With noise.
+    Private(Box<PrivateGradients>),
+    /// With noise, and saved before each step becomes visible.
+    Durable(Box<DurableGradients>),
+}
+
+impl Source {
+    /// Moves a part of the batch in.
+    pub(super) fn absorb(&mut self, part: &mut ClippedSum) -> Result<()> {
+        match self {
+            Self::Exact(sum) => sum.absorb(part),
+            Self::Private(gradients) => gradients.absorb(part),
+            Self::Durable(gradients) => gradients.absorb(part),
+        }
+    }
+
+    /// Writes the sum of the batch and starts the next one.
+    pub(super) fn finish(&mut self, out: &mut [f64]) -> Result<()> {
+        match self {
+            Self::Exact(sum) => {
+                out.copy_from_slice(sum.values());
+                sum.clear();
+            }
+            Self::Private(gradients) => {
+                gradients.finish(out)?;
+            }
+            Self::Durable(gradients) => {
+                gradients.finish(out)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the last sum again, where it was saved.
+    pub(super) fn last_finished(&self, out: &mut [f64]) -> Result<()> {
+        if let Self::Durable(gradients) = self {
+            gradients.last_finished(out)?;
+        }
+        Ok(())
+    }
+
+    /// The plan of the noise.
+    pub(super) fn plan(&self) -> Option<&Plan> {
+        match self {
+            Self::Exact(_) => None,
+            Self::Private(gradients) => Some(gradients.plan()),
+            Self::Durable(gradients) => Some(gradients.plan()),
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Private learning through its public interface.
+
+mod clipping;
+mod examples;
+mod gradients;
+mod momentum;
+mod optimizers;
+mod regret;
+mod training;

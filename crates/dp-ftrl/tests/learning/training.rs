@@ -1,0 +1,264 @@
+//! Training: that it learns, that its noise is what the strategies promise, and that it can be repeated and continued.
+
+use dp_ftrl::data::{Examples, digits};
+use dp_ftrl::model::{Activation, Network};
+use dp_ftrl::train::{Aim, Comparison, Contestant, Privacy, SavedModel, Settings, Trainer};
+use dp_ftrl::{Clipping, Error, iterates};
+use dp_mechanisms::{Budget, Participation, Relation, StateFile};
+
+const SETTINGS: Settings = Settings { epochs: 1, batch: 4, rate: 0.1, momentum: 0.9, clip: 1.0, order: 1 };
+
+fn few_digits(count: usize) -> Examples {
+    digits().unwrap().0.split_at(count).unwrap().0
+}
+
+fn logistic() -> Network {
+    Network::logistic(64, 10).unwrap()
+}
+
+fn privacy(trainer: &Trainer, name: &str, aim: Aim) -> Privacy {
+    let strategy = trainer.strategy(name, aim).unwrap();
+    Privacy { strategy, relation: Relation::ZeroOut, budget: Budget::approximate(4.0, 1e-5).unwrap() }
+}
+
+/// The accuracy of the rule that learns one mean image per class and answers with the nearest.
+fn nearest_mean(train: &Examples, test: &Examples) -> f64 {
+    let mut means = vec![vec![0.0; train.width()]; train.classes()];
+    let mut counts = vec![0.0; train.classes()];
+    for (features, label) in train.iter() {
+        counts[label] += 1.0;
+        means[label].iter_mut().zip(features).for_each(|(sum, value)| *sum += value);
+    }
+    for (mean, count) in means.iter_mut().zip(&counts) {
+        mean.iter_mut().for_each(|sum| *sum /= count);
+    }
+    let distance =
+        |a: &[f64], b: &[f64]| -> f64 { a.iter().zip(b).map(|(x, y)| (x - y) * (x - y)).sum::<f64>() };
+    let right = test.iter().filter(|(features, label)| {
+        let own = distance(features, &means[*label]);
+        means.iter().all(|mean| distance(features, mean) >= own)
+    });
+    right.count() as f64 / test.len() as f64
+}
+
+#[test]
+fn without_noise_both_models_beat_the_nearest_mean() {
+    let (train, test) = digits().unwrap();
+    let baseline = nearest_mean(&train, &test);
+    assert!(baseline > 0.8, "the baseline itself has learned nothing: {baseline}");
+    let settings = Settings { epochs: 4, ..SETTINGS };
+    let network = Network::new(64, &[24], 10, Activation::Tanh).unwrap();
+    for network in [logistic(), network] {
+        let trainer = Trainer::new(network, &train, settings).unwrap();
+        let mut training = trainer.start_without_privacy().unwrap();
+        let epochs = training.run(&test).unwrap().to_vec();
+        assert_eq!(epochs.iter().map(|epoch| epoch.steps).collect::<Vec<_>>(), [360, 720, 1080, 1440]);
+        let last = epochs[3];
+        assert!(last.accuracy > baseline, "{} against {baseline}", last.accuracy);
+        // An untrained model has a loss of ln 10.
+        assert!(last.loss < 10.0_f64.ln() / 4.0, "{}", last.loss);
+        assert!(training.plan().is_none());
+    }
+}
+
+/// The noise in the model is what the strategies promise, and so in the promised order.
+///
+/// The rate is so small that gradients do not notice the noise; what a private training differs from one without noise
+/// is then `η M ξ`. Its mean square over steps and coordinates has the expectation `(κ/μ)² E2`, and is an average of 650
+/// coordinates in 4 runs that are independent. Each is a quadratic form with a variance of at most twice its squared mean,
+/// so the relative standard error is at most sqrt(2/2600) = 0.028. Seeded, n = 2600; the bound of 4.5 standard errors fails
+/// correct noise with α < 1e-5, and fails noise scaled by 2/3 (0.44 in the square) or 3/2 (2.25) always.
+#[test]
+fn the_model_carries_the_promised_noise_in_the_promised_order() {
+    let train = few_digits(60);
+    let settings = Settings { batch: 1, rate: 1e-9, ..SETTINGS };
+    let trainer = Trainer::new(logistic(), &train, settings).unwrap();
+    let workload = trainer.workload(Aim::Iterates).unwrap();
+    let mut exact = trainer.start_without_privacy().unwrap();
+    let mut path = Vec::new();
+    while exact.step_forward().unwrap() {
+        path.push(exact.parameters().to_vec());
+    }
+    assert_eq!(path.len(), 60);
+    let runs = 4;
+    let contest = [
+        ("optimal", Aim::Iterates),
+        ("sqrt", Aim::Sums),
+        ("honaker-online", Aim::Sums),
+        ("binary-tree", Aim::Sums),
+    ];
+    let mut promised = Vec::new();
+    for (name, aim) in contest {
+        let privacy = privacy(&trainer, name, aim);
+        let mut sum = 0.0;
+        for seed in 0..runs {
+            let mut training = trainer.start_reproducible(&privacy, seed).unwrap();
+            for exact in &path {
+                assert!(training.step_forward().unwrap());
+                let difference = training.parameters().iter().zip(exact).map(|(noisy, exact)| noisy - exact);
+                sum += difference.map(|difference| difference * difference).sum::<f64>();
+            }
+            assert!(!training.step_forward().unwrap(), "no step is left");
+        }
+        let measured = sum / (runs * 60 * 650) as f64;
+        let factor =
+            iterates::mean_squared_error(privacy.strategy.as_ref(), &workload, Participation::Single)
+                .unwrap();
+        let expected = factor * (settings.clip / privacy.budget.mu()).powi(2);
+        assert!(
+            (measured / expected - 1.0).abs() < 4.5 * (2.0_f64 / 2600.0).sqrt(),
+            "{name}: {measured:e} {expected:e}"
+        );
+        promised.push(expected);
+    }
+    assert!(promised.is_sorted_by(|better, worse| better < worse), "{promised:?}");
+}
+
+#[test]
+fn one_large_batch_is_one_clipped_gradient_step() {
+    let train = few_digits(100);
+    let settings = Settings { batch: 100, rate: 0.5, clip: 0.7, ..SETTINGS };
+    let trainer = Trainer::new(logistic(), &train, settings).unwrap();
+    let mut training = trainer.start_without_privacy().unwrap();
+    assert!(training.step_forward().unwrap());
+    let (network, clipping) = (logistic(), Clipping::flat(0.7).unwrap());
+    let mut gradient = vec![0.0; 650];
+    let mut expected = vec![0.0; 650];
+    for (features, label) in train.iter() {
+        network.gradient(&[0.0; 650], features, label, &mut network.workspace(), &mut gradient).unwrap();
+        clipping.clip(&mut gradient).unwrap();
+        expected.iter_mut().zip(&gradient).for_each(|(sum, value)| *sum -= 0.5 * value / 100.0);
+    }
+    let close = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-14;
+    assert!(training.parameters().iter().zip(&expected).all(close));
+}
+
+#[test]
+fn the_number_of_cores_and_of_repetitions_changes_nothing() {
+    let train = few_digits(150);
+    // Four parts in each batch, and a last batch that is shorter.
+    let settings = Settings { epochs: 2, batch: 100, ..SETTINGS };
+    let trainer = Trainer::new(logistic(), &train, settings).unwrap();
+    let privacy = privacy(&trainer, "blt", Aim::Iterates);
+    let train_on = |threads: usize, seed: u64| -> Vec<f64> {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| {
+            let mut training = trainer.start_reproducible(&privacy, seed).unwrap();
+            while training.step_forward().unwrap() {}
+            training.parameters().to_vec()
+        })
+    };
+    let one = train_on(1, 5);
+    assert_eq!(one, train_on(3, 5));
+    assert_ne!(one, train_on(1, 6));
+    // Secret noise is another one each time.
+    let secret = || {
+        let mut training = trainer.start(&privacy).unwrap();
+        training.step_forward().unwrap();
+        training.parameters().to_vec()
+    };
+    assert_ne!(secret(), secret());
+}
+
+#[test]
+fn continued_training_equals_uninterrupted_training() {
+    let (train, test) = (few_digits(42), few_digits(10));
+    let settings = Settings { epochs: 2, batch: 8, ..SETTINGS };
+    let trainer = Trainer::new(logistic(), &train, settings).unwrap();
+    let privacy = privacy(&trainer, "sqrt", Aim::Sums);
+    let mut whole = trainer.start_reproducible(&privacy, 3).unwrap();
+    whole.run(&test).unwrap();
+    assert_eq!(whole.step(), 12);
+
+    let directory = tempfile::tempdir().unwrap();
+    let state = |name: &str| StateFile::open(&directory.path().join(name), None).unwrap();
+    let resume =
+        |name: &str, saved: Option<SavedModel>| trainer.resume(&privacy, state(name), Some(3), saved);
+    let mut saved = None;
+    for interruption in 0.. {
+        let mut training = resume("state", saved.clone()).unwrap();
+        let mut left = false;
+        for step in 0..3 {
+            left = training.advance(&test).unwrap();
+            // Every other crash comes between a step of the noise and that of the model.
+            if interruption % 2 == 0 || step < 2 {
+                saved = Some(training.save());
+            }
+        }
+        if !left {
+            let accuracies = |epochs: &[dp_ftrl::train::Epoch]| {
+                epochs.iter().map(|epoch| (epoch.steps, epoch.accuracy, epoch.loss)).collect::<Vec<_>>()
+            };
+            assert_eq!(training.parameters(), whole.parameters());
+            assert_eq!(accuracies(training.epochs()), accuracies(whole.epochs()));
+            break;
+        }
+    }
+
+    // The noise is at step 2; the model may be there or one step behind.
+    let mut training = resume("other", None).unwrap();
+    let start = training.save();
+    training.step_forward().unwrap();
+    training.step_forward().unwrap();
+    let model = training.save();
+    drop(training);
+    let refused = |saved: Option<SavedModel>| matches!(resume("other", saved), Err(Error::SavedModel { .. }));
+    assert!(refused(Some(start)), "two steps behind");
+    assert!(refused(None), "no model at all");
+    assert!(resume("other", Some(model.clone())).is_ok());
+    let other = Settings { order: 2, ..settings };
+    let other = Trainer::new(logistic(), &train, other).unwrap();
+    let other = other.resume(&privacy, state("other"), Some(3), Some(model));
+    assert!(matches!(other, Err(Error::SavedModel { .. })), "another order breaks the participation");
+}
+
+#[test]
+fn comparisons_repeat_and_pair_their_runs() {
+    let (train, test) = (few_digits(80), few_digits(40));
+    let settings = Settings { batch: 8, ..SETTINGS };
+    let trainer = Trainer::new(logistic(), &train, settings).unwrap();
+    let strategy = trainer.strategy("sqrt", Aim::Sums).unwrap();
+    let contestant = |name: &str, strategy| Contestant { name: name.to_owned(), strategy };
+    let contestants = [contestant("none", None), contestant("sqrt", Some(strategy))];
+    // So large a budget that the noise is gone.
+    let budgets = [Budget::gaussian(1e9).unwrap(), Budget::gaussian(0.01).unwrap()];
+    let network = logistic();
+    let comparison =
+        Comparison { network, train: &train, test: &test, settings, relation: Relation::Replace, runs: 3 };
+    let accuracies = comparison.run(&contestants, &budgets, || ()).unwrap();
+    assert_eq!(accuracies.iter().map(Vec::len).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(comparison.trainings(&contestants, &budgets), 9);
+    assert_eq!(accuracies[1][0], accuracies[0][0], "without noise nothing differs, run by run");
+    assert_ne!(accuracies[1][1], accuracies[0][0]);
+    assert_eq!(comparison.run(&contestants, &budgets, || ()).unwrap(), accuracies);
+    assert!(Comparison { runs: 0, ..comparison }.run(&contestants, &budgets, || ()).is_err());
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let train = few_digits(20);
+    let refused = |settings: Settings| Trainer::new(logistic(), &train, settings).is_err();
+    assert!(!refused(SETTINGS));
+    for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        assert!(refused(Settings { rate: bad, ..SETTINGS }), "rate {bad}");
+        assert!(refused(Settings { clip: bad, ..SETTINGS }), "clip {bad}");
+    }
+    for momentum in [-0.1, 1.0, f64::NAN] {
+        assert!(refused(Settings { momentum, ..SETTINGS }), "momentum {momentum}");
+    }
+    assert!(refused(Settings { epochs: 0, ..SETTINGS }));
+    assert!(refused(Settings { batch: 0, ..SETTINGS }) && refused(Settings { batch: 21, ..SETTINGS }));
+    assert!(Trainer::new(Network::logistic(63, 10).unwrap(), &train, SETTINGS).is_err());
+    assert!(Trainer::new(Network::logistic(64, 9).unwrap(), &train, SETTINGS).is_err());
+    assert!(Trainer::new(logistic(), &few_digits(0), SETTINGS).is_err());
+    // A strategy of another length would end early, or was fitted to another participation.
+    let trainer = Trainer::new(logistic(), &train, SETTINGS).unwrap();
+    let longer = Trainer::new(logistic(), &train, Settings { epochs: 2, ..SETTINGS }).unwrap();
+    assert!(trainer.start_reproducible(&privacy(&longer, "sqrt", Aim::Sums), 1).is_err());
+    let state = StateFile::open(&tempfile::tempdir().unwrap().path().join("state"), None).unwrap();
+    assert!(trainer.resume(&privacy(&longer, "sqrt", Aim::Sums), state, None, None).is_err());
+    let mut training = trainer.start_without_privacy().unwrap();
+    let other = Examples::new(3, 10).unwrap();
+    assert!(training.advance(&other).is_err());
+    assert_eq!(training.step(), 0);
+}

@@ -1,0 +1,296 @@
+//! The plan of a stream without an end: one calibrated epoch after the other, made when it is first needed.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::budget::Budget;
+use crate::error::{Error, Result, check_count};
+use crate::plan::Plan;
+use crate::sensitivity::{Footprint, Participation, Term};
+use crate::strategy;
+use crate::workload::{Kind, Workload};
+
+/// How a stream of unknown length is released: epochs of `n0, 2·n0, 4·n0, …` steps, each with its own strategy.
+///
+/// Copies share the epochs that have been calibrated.
+///
+/// # Privacy
+/// What is released is a function of the measurements `C_i x_i + σ_i z_i` of the epochs alone. If one person takes
+/// part in `m_i` steps of epoch i, those measurements together are μ'-GDP with `μ'² = Σ_i Δ_i(m_i)²/σ_i²`, also
+/// adaptively.
+/// - *Single participation*: one `m_i` is 1 and all others are 0, so `σ_i = Δ_i(1)/μ` gives `μ' = μ`: every epoch gets
+///   the **full** budget (parallel composition), and nothing is paid for the number of epochs.
+/// - *At most k steps, b apart*: σ_i is chosen so that `Δ_i(m)²/σ_i² ≤ μ² m/k` for every `m ≤ min(k, ⌈len_i/b⌉)`. As
+///   `Σ m_i ≤ k`, `μ'² ≤ Σ_i μ² m_i/k ≤ μ²` however the person spreads over the epochs.
+/// - *Several terms* (disjoint groups of coordinates, weights w_j, one participation): the same with
+///   `Δ_i(m)² Σ_j w_j²`; the groups may even be affected in different epochs, since each contributes at most its
+///   share `w_j²/Σ w_j²` of μ².
+///
+/// # Complexity
+/// An epoch is calibrated when it is first needed, at the cost of building its strategy, and kept.
+#[derive(Clone)]
+pub struct DoublingPlan(Arc<Parts>);
+
+struct Parts {
+    workload: Workload,
+    strategy: String,
+    footprint: Footprint,
+    budget: Budget,
+    first_epoch: usize,
+    epochs: Mutex<Vec<Arc<Epoch>>>,
+}
+
+/// One epoch: where it starts and how it is calibrated.
+#[derive(Debug)]
+pub struct Epoch {
+    /// The steps before it.
+    pub start: usize,
+    /// Its strategy and noise.
+    pub plan: Plan,
+}
+
+impl Epoch {
+    /// The last step of the epoch, counted from 1.
+    pub fn end(&self) -> usize {
+        self.start + self.plan.steps()
+    }
+}
+
+impl DoublingPlan {
+    /// A plan whose first epoch is calibrated.
+    ///
+    /// `strategy` is a name of [`strategy::build`]; `first_epoch` the number of steps of the first epoch.
+    ///
+    /// # Errors
+    /// A first epoch of zero, a footprint whose terms differ in their participation, or what strategy and plan refuse.
+    pub fn new(
+        workload: &Workload,
+        strategy: &str,
+        footprint: Footprint,
+        budget: Budget,
+        first_epoch: usize,
+    ) -> Result<Self> {
+        check_count("first epoch", first_epoch)?;
+        let plan = Self(Arc::new(Parts {
+            workload: workload.clone(),
+            strategy: strategy.to_owned(),
+            footprint,
+            budget,
+            first_epoch,
+            epochs: Mutex::default(),
+        }));
+        plan.epoch(0)?;
+        Ok(plan)
+    }
+
+    /// The statistic.
+    pub fn workload(&self) -> &Workload {
+        &self.0.workload
+    }
+
+    /// What one person can change.
+    pub fn footprint(&self) -> &Footprint {
+        &self.0.footprint
+    }
+
+    /// The budget for the whole endless stream.
+    pub fn budget(&self) -> &Budget {
+        &self.0.budget
+    }
+
+    /// The number of steps of the first epoch.
+    pub fn first_epoch(&self) -> usize {
+        self.0.first_epoch
+    }
+
+    /// A line that identifies the plan: two plans with the same line release the same thing with the same noise.
+    pub fn identity(&self) -> String {
+        let first = self.epoch(0).map_or_else(|error| error.to_string(), |epoch| epoch.plan.identity());
+        format!("unknown horizon, footprint={:?}, first epoch: {first}", self.0.footprint)
+    }
+
+    /// An epoch, counted from 0.
+    ///
+    /// # Errors
+    /// An epoch that is too long for the strategy or to count.
+    pub fn epoch(&self, index: usize) -> Result<Arc<Epoch>> {
+        let parts = &self.0;
+        let mut epochs = parts.epochs.lock().unwrap_or_else(PoisonError::into_inner);
+        while epochs.len() <= index {
+            let start = epochs.last().map_or(0, |epoch| epoch.end());
+            let length = u32::try_from(epochs.len())
+                .ok()
+                .and_then(|doublings| 1_usize.checked_shl(doublings))
+                .and_then(|factor| parts.first_epoch.checked_mul(factor))
+                .filter(|length| length.checked_add(start).is_some())
+                .ok_or(Error::HorizonReached { horizon: start })?;
+            let plan =
+                plan_epoch(&parts.workload, &parts.strategy, &parts.footprint, &parts.budget, start, length)?;
+            epochs.push(Arc::new(Epoch { start, plan }));
+        }
+        Ok(Arc::clone(&epochs[index]))
+    }
+
+    /// The standard deviation of each coordinate of the release of `step`, counted from 1.
+    ///
+    /// # Complexity
+    /// O(number of epochs) for the count, the average and exponential decay, whose past is one number. Others
+    /// are computed from matrices.
+    ///
+    /// # Errors
+    /// Step zero, an epoch that cannot be planned, or matrices that would be too large.
+    pub fn standard_deviation(&self, step: usize) -> Result<f64> {
+        check_count("step", step)?;
+        let mut variance = 0.0;
+        for index in 0.. {
+            let epoch = self.epoch(index)?;
+            let within = step.min(epoch.end()) - epoch.start;
+            variance += epoch.plan.sigma().powi(2) * self.squared_row(&epoch, step, within)?;
+            if step <= epoch.end() {
+                break;
+            }
+        }
+        Ok(variance.sqrt())
+    }
+
+    /// What not knowing the horizon costs: the standard deviation of the release of `step` over that of the same
+    /// strategy planned for exactly `step` steps.
+    ///
+    /// # Errors
+    /// As [`Self::standard_deviation`], and what the plan for the known horizon refuses.
+    pub fn cost(&self, step: usize) -> Result<f64> {
+        let unknown = self.standard_deviation(step)?;
+        let parts = &self.0;
+        let participation = common_participation(&parts.footprint)?;
+        let strategy = strategy::build(&parts.strategy, &parts.workload, step, participation)?;
+        let known = Plan::new(strategy, parts.footprint.clone(), parts.budget)?;
+        Ok(unknown / known.standard_deviation(step).unwrap_or(f64::NAN))
+    }
+
+    /// The squared norm of row `step` of A, restricted to an epoch, times the unit input noise of that epoch.
+    fn squared_row(&self, epoch: &Epoch, step: usize, within: usize) -> Result<f64> {
+        let local = epoch.plan.row_norms().squared.get(within - 1).copied().unwrap_or(0.0);
+        match self.0.workload.kind() {
+            Kind::Count => Ok(local),
+            // The first epoch has an average of its own; the later ones are sums, divided here.
+            Kind::Average if epoch.start == 0 => Ok(local * (within as f64 / step as f64).powi(2)),
+            Kind::Average => Ok(local / (step as f64).powi(2)),
+            Kind::Exponential { alpha } => {
+                let age = (step - epoch.start - within) as f64;
+                Ok(local * alpha.powf(-2.0 * age))
+            }
+            _ if step <= epoch.end() => Ok(local),
+            // The window has left the epoch behind.
+            Kind::Window { width } if step - epoch.end() >= *width => Ok(0.0),
+            _ => self.squared_row_of_finished(epoch, step),
+        }
+    }
+
+    /// As [`Self::squared_row`], from the matrices of a finished epoch.
+    fn squared_row_of_finished(&self, epoch: &Epoch, step: usize) -> Result<f64> {
+        let length = epoch.plan.steps();
+        let factors = epoch.plan.strategy().materialize()?;
+        let block = epoch.plan.strategy().workload().materialize(length)?;
+        let mut row = workload_row(&self.0.workload, step, epoch.start..epoch.end())?;
+        // row · block⁻¹ by back substitution: the block is lower triangular with a positive diagonal.
+        for j in (0..length).rev() {
+            row[j] /= block[[j, j]];
+            for i in 0..j {
+                row[i] -= row[j] * block[[j, i]];
+            }
+        }
+        let noise = ndarray::aview1(&row).dot(&factors.decoder);
+        Ok(noise.dot(&noise))
+    }
+}
+
+impl fmt::Debug for DoublingPlan {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Parts { workload, strategy, footprint, budget, first_epoch, epochs: _ } = self.0.as_ref();
+        formatter
+            .debug_struct("DoublingPlan")
+            .field("workload", workload)
+            .field("strategy", strategy)
+            .field("footprint", footprint)
+            .field("budget", budget)
+            .field("first_epoch", first_epoch)
+            .finish()
+    }
+}
+
+/// The part of the workload that an epoch sees of itself: the diagonal block of A, up to a scaling of its rows.
+fn epoch_workload(workload: &Workload, start: usize) -> Result<Workload> {
+    Ok(match workload.kind() {
+        // From the second epoch on the divisor 1/t changes by a factor of 2 at most: a count in essence.
+        Kind::Average if start > 0 => Workload::count(),
+        Kind::Momentum { beta, rates } => Workload::momentum(*beta, &rates[start.min(rates.len() - 1)..])?,
+        _ => workload.clone(),
+    })
+}
+
+/// The participation that all terms share.
+fn common_participation(footprint: &Footprint) -> Result<Participation> {
+    let mut participations = footprint.terms().iter().map(|term| term.participation);
+    let first = participations.next().ok_or(Error::Empty { what: "footprint" })?;
+    if participations.all(|other| other == first) {
+        Ok(first)
+    } else {
+        Err(Error::State {
+            reason: "an unknown horizon needs one participation for all parts of the footprint".to_owned(),
+        })
+    }
+}
+
+/// Calibrates an epoch so that m of a person's k steps use at most the fraction m/k of the budget (of μ²).
+fn plan_epoch(
+    workload: &Workload,
+    name: &str,
+    footprint: &Footprint,
+    budget: &Budget,
+    start: usize,
+    length: usize,
+) -> Result<Plan> {
+    let participation = common_participation(footprint)?;
+    let strategy = strategy::build(name, &epoch_workload(workload, start)?, length, participation)?;
+    let (times, separation) = match participation {
+        Participation::Single => (1, 1),
+        Participation::Repeated { times, separation } => (times, separation),
+    };
+    // The number of steps whose share of the budget is the tightest.
+    let (mut worst, mut worst_ratio) = (1, 0.0);
+    for m in 1..=participation.times_within(length) {
+        let squared = strategy.sensitivity(Participation::repeated(m, separation)?)?.squared;
+        let ratio = squared / m as f64;
+        if ratio > worst_ratio {
+            (worst, worst_ratio) = (m, ratio);
+        }
+    }
+    let participation = Participation::repeated(worst, separation)?;
+    let terms = footprint.terms().iter().map(|term| Term { weight: term.weight, participation }).collect();
+    let mut within_epoch = Footprint::encoded(terms, footprint.relation())?;
+    if footprint.needs_non_negative_columns() {
+        within_epoch = within_epoch.needing_non_negative_columns();
+    }
+    Plan::new(strategy, within_epoch, budget.share(worst as f64 / times as f64)?)
+}
+
+/// Row `step` (counted from 1) of the workload, at the given columns.
+fn workload_row(workload: &Workload, step: usize, columns: std::ops::Range<usize>) -> Result<Vec<f64>> {
+    if let Some(series) = workload.series(step)? {
+        return Ok(columns.map(|j| series[step - 1 - j]).collect());
+    }
+    let Kind::Momentum { beta, .. } = workload.kind() else {
+        // The average, the only other workload that is not Toeplitz.
+        return Ok(vec![1.0 / step as f64; columns.len()]);
+    };
+    // Momentum: Σ_{i=j}^{step-1} η_i β^{i-j}, from the last column backwards.
+    let mut row = vec![0.0; columns.len()];
+    let mut sum = 0.0;
+    for j in (columns.start..step).rev() {
+        sum = workload.rate(j) + beta * sum;
+        if j < columns.end {
+            row[j - columns.start] = sum;
+        }
+    }
+    Ok(row)
+}

@@ -1,0 +1,237 @@
+//! Laws of the mechanism without a horizon.
+
+use super::*;
+use crate::budget::Budget;
+use crate::sensitivity::{Footprint, Participation, Relation, Term};
+use crate::strategy;
+
+fn plan(workload: &Workload, strategy: &str, participation: Participation, first: usize) -> DoublingPlan {
+    let footprint = Footprint::scalar(-1.0, 1.0, Relation::ZeroOut, participation).unwrap();
+    DoublingPlan::new(workload, strategy, footprint, Budget::gaussian(0.7).unwrap(), first).unwrap()
+}
+
+fn mechanism(
+    workload: &Workload,
+    strategy: &str,
+    participation: Participation,
+    first: usize,
+) -> DoublingMechanism {
+    let plan = plan(workload, strategy, participation, first);
+    DoublingMechanism::reproducible(plan, 1, Seed::reproducible(5)).unwrap()
+}
+
+fn run(mechanism: &mut DoublingMechanism, steps: usize) -> Vec<f64> {
+    let mut output = [0.0];
+    (0..steps)
+        .map(|t| {
+            let release = mechanism.release(&[f64::from(t as u32 % 3) - 1.0], &mut output).unwrap();
+            assert_eq!(release.step, t + 1);
+            output[0]
+        })
+        .collect()
+}
+
+fn workloads() -> Vec<Workload> {
+    let mut all: Vec<Workload> =
+        ["count", "average", "window:5", "window:100", "exp:1.2", "poly:0.7", "momentum:0.9"]
+            .map(|text| text.parse().unwrap())
+            .into();
+    all.push(Workload::weights(&[1.0, 0.5, 0.5, 0.1]).unwrap());
+    all.push(Workload::momentum(0.5, &[1.0, 0.5, 0.25, 2.0, 1.0, 0.5]).unwrap());
+    all
+}
+
+#[test]
+fn the_statistic_is_exact_through_every_epoch() {
+    for workload in workloads() {
+        // Two budgets with the same seed: the noise differs by a known factor, so it can be removed.
+        let footprint = || Footprint::scalar(-1.0, 1.0, Relation::ZeroOut, Participation::Single).unwrap();
+        let mut releases = [1.0, 2.0].map(|mu| {
+            let budget = Budget::gaussian(mu).unwrap();
+            let plan = DoublingPlan::new(&workload, "identity", footprint(), budget, 3).unwrap();
+            let mut mechanism = DoublingMechanism::reproducible(plan, 1, Seed::reproducible(9)).unwrap();
+            run(&mut mechanism, 40)
+        });
+        let exact = workload.materialize(40).unwrap();
+        let inputs: Vec<f64> = (0..40).map(|t| f64::from(t % 3) - 1.0).collect();
+        let exact = exact.dot(&ndarray::aview1(&inputs));
+        let [one, two] = &mut releases;
+        for t in 0..40 {
+            assert!((2.0 * two[t] - one[t] - exact[t]).abs() < 1e-9, "{workload} step {}", t + 1);
+        }
+    }
+}
+
+#[test]
+fn standard_deviations_equal_those_of_the_matrices() {
+    for workload in workloads() {
+        for strategy in ["identity", "output", "sqrt", "binary-tree"] {
+            // Trees and roots exist for some workloads only.
+            if strategy::build(strategy, &workload, 3, Participation::Single).is_err() {
+                continue;
+            }
+            let plan = plan(&workload, strategy, Participation::Single, 3);
+            for step in 1..=30 {
+                let mut variance = 0.0;
+                for epoch in (0..4).map(|index| plan.epoch(index).unwrap()).filter(|epoch| epoch.start < step)
+                {
+                    // The whole covariance of the epoch's input noise, from its factors.
+                    let length = epoch.plan.steps();
+                    let decoder = epoch.plan.strategy().materialize().unwrap().decoder;
+                    let block = epoch.plan.strategy().workload().materialize(length).unwrap();
+                    let noise = dp_linalg::dense::solve_lower(block.view(), decoder.view()).unwrap();
+                    let row = workload.materialize(40).unwrap();
+                    let end = epoch.end().min(40);
+                    let row = row.slice(ndarray::s![step - 1, epoch.start..end]);
+                    let moved = row.dot(&noise.slice(ndarray::s![..end - epoch.start, ..]));
+                    variance += epoch.plan.sigma().powi(2) * moved.dot(&moved);
+                }
+                let found = plan.standard_deviation(step).unwrap();
+                assert!(
+                    (found / variance.sqrt() - 1.0).abs() < 1e-9,
+                    "{workload} {strategy} step {step}: {found}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn any_split_of_the_participations_stays_within_the_budget() {
+    for (times, separation) in [(1, 1), (3, 2), (5, 4), (4, 100)] {
+        let participation = Participation::repeated(times, separation).unwrap();
+        for strategy in ["identity", "output", "sqrt"] {
+            let plan = plan(&Workload::count(), strategy, participation, 4);
+            // The best use of the first epochs with at most m participations, exactly.
+            let mut worst = vec![0.0_f64; times + 1];
+            for epoch in (0..4).map(|index| plan.epoch(index).unwrap()) {
+                let variance = epoch.plan.sigma().powi(2);
+                let most = participation.times_within(epoch.plan.steps());
+                let before = worst.clone();
+                for (total, value) in worst.iter_mut().enumerate() {
+                    for m in 1..=total.min(most) {
+                        let participation = Participation::repeated(m, separation).unwrap();
+                        let own = epoch.plan.strategy().sensitivity(participation).unwrap().squared;
+                        *value = value.max(before[total - m] + own / variance);
+                    }
+                }
+            }
+            let budget = 0.7_f64.powi(2);
+            assert!(worst[times] <= budget, "{strategy} {participation}: {}", worst[times]);
+            assert!(worst[times] >= 0.99 * budget, "{strategy} {participation}: wasteful, {}", worst[times]);
+        }
+    }
+}
+
+#[test]
+fn not_knowing_the_horizon_costs_what_the_documentation_says() {
+    let plan = plan(&Workload::count(), "sqrt", Participation::Single, 16);
+    // Square roots have Δ² = Σ_{k<L} c_k² = ‖last row‖², so the variance at the end of an epoch is Σ_i Δ_i⁴.
+    let squared = |steps: usize| {
+        let (mut sum, mut coefficient) = (0.0, 1.0);
+        for k in 1..=steps {
+            sum += coefficient * coefficient;
+            coefficient *= 1.0 - 0.5 / k as f64;
+        }
+        sum
+    };
+    for (step, printed) in [(16, 1.00), (48, 1.27), (240, 1.63), (1008, 1.89), (4080, 2.11)] {
+        let (mut variance, mut start, mut length) = (0.0, 0, 16);
+        while start < step {
+            variance += f64::powi(squared(length), 2);
+            start += length;
+            length *= 2;
+        }
+        let expected = variance.sqrt() / squared(step);
+        let cost = plan.cost(step).unwrap();
+        assert!((cost / expected - 1.0).abs() < 1e-9, "step {step}: {cost}");
+        assert!((cost - printed).abs() < 0.005, "step {step}: {cost}");
+    }
+}
+
+#[test]
+fn refused_inputs_leave_no_trace() {
+    let workload = Workload::count();
+    let mut touched = mechanism(&workload, "identity", Participation::Single, 2);
+    let mut untouched = mechanism(&workload, "identity", Participation::Single, 2);
+    for t in 0..20 {
+        let (mut a, mut b) = ([0.0], [0.0]);
+        for bad in [f64::NAN, f64::INFINITY, 1.5, -1.1] {
+            assert!(touched.release(&[bad], &mut a).is_err());
+        }
+        assert!(touched.release(&[0.0, 0.0], &mut a).is_err());
+        assert!(touched.release(&[0.0], &mut []).is_err());
+        let input = [f64::from(t % 2)];
+        assert_eq!(touched.release(&input, &mut a).unwrap(), untouched.release(&input, &mut b).unwrap());
+        assert_eq!(a, b);
+    }
+}
+
+#[test]
+fn constructors_refuse_what_makes_no_sense() {
+    let make = |dimension, first, terms: Vec<Term>| {
+        let footprint = Footprint::encoded(terms, Relation::ZeroOut).unwrap();
+        let budget = Budget::gaussian(1.0).unwrap();
+        DoublingMechanism::new(
+            DoublingPlan::new(&Workload::count(), "identity", footprint, budget, first)?,
+            dimension,
+        )
+    };
+    let single = Term { weight: 1.0, participation: Participation::Single };
+    let twice = Term { weight: 1.0, participation: Participation::repeated(2, 1).unwrap() };
+    assert!(make(1, 4, vec![single]).is_ok());
+    assert!(make(0, 4, vec![single]).is_err());
+    assert!(make(1, 0, vec![single]).is_err());
+    assert!(make(1, 4, vec![single, twice]).is_err());
+    let mut printed = make(1, 4, vec![single]).unwrap();
+    printed.release(&[123_456.0], &mut [0.0]).unwrap();
+    assert!(!format!("{printed:?}").contains("123456"));
+}
+
+#[test]
+fn a_resumed_mechanism_continues_bit_for_bit() {
+    for workload in workloads() {
+        let plan = plan(&workload, "identity", Participation::Single, 3);
+        let make = || DoublingMechanism::reproducible(plan.clone(), 1, Seed::reproducible(11)).unwrap();
+        let inputs: Vec<f64> = (0..40).map(|t| f64::from(t % 3) - 1.0).collect();
+        let mut output = [0.0];
+        let mut uninterrupted = make();
+        let expected: Vec<f64> = inputs
+            .iter()
+            .map(|input| {
+                uninterrupted.release(&[*input], &mut output).unwrap();
+                output[0]
+            })
+            .collect();
+        // A snapshot after every step: at the first one, within epochs, and on both sides of their ends.
+        let mut mechanism = make();
+        for (input, expected) in inputs.iter().zip(&expected) {
+            mechanism = DoublingMechanism::resume(plan.clone(), &mechanism.snapshot()).unwrap();
+            mechanism.release(&[*input], &mut output).unwrap();
+            assert_eq!(output[0].to_bits(), expected.to_bits(), "{workload} step {}", mechanism.step());
+        }
+    }
+}
+
+#[test]
+fn another_plan_or_other_noise_is_refused() {
+    let count = Workload::count();
+    let mut saved = mechanism(&count, "sqrt", Participation::Single, 4);
+    run(&mut saved, 9);
+    let snapshot = saved.snapshot();
+    for other in [
+        plan(&count, "sqrt", Participation::Single, 8),
+        plan(&count, "identity", Participation::Single, 4),
+        plan(&Workload::average(), "identity", Participation::Single, 4),
+    ] {
+        assert!(matches!(DoublingMechanism::resume(other, &snapshot), Err(Error::State { .. })));
+    }
+    let mut altered = saved.snapshot();
+    saved.current[0] += 1e-9;
+    assert!(matches!(
+        DoublingMechanism::resume(saved.plan().clone(), &saved.snapshot()),
+        Err(Error::State { .. })
+    ));
+    altered = altered.with_releases(vec![1.0]).unwrap();
+    assert_eq!(DoublingMechanism::resume(saved.plan().clone(), &altered).unwrap().step(), 9);
+}
