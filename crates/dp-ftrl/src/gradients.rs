@@ -24,7 +24,8 @@ use crate::error::{Error, Result, check_length};
 ///
 /// Leaving a person out because their gradient was refused (NaN) depends on that person alone and counts as a gradient
 /// of zero. Everything else that is computed from gradients — norms, losses on training data, the error message itself —
-/// is outside the guarantee.
+/// is outside the guarantee. The noise is that of [`dp_mechanisms::Mechanism`], Gaussian in floating point: gradients are
+/// no integers, and the exact mode does not apply to them.
 ///
 /// # Complexity
 /// Adding: O(d). Finishing: O(d) and one step of the strategy's noise filter. Nothing is allocated per step.
