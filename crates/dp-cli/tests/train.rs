@@ -89,6 +89,39 @@ fn learns_from_a_table_and_continues_where_it_stopped() {
 }
 
 #[test]
+fn a_killed_training_continues_to_the_same_model() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = table(directory.path());
+    let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (state, whole, continued) = (at("state"), at("whole.json"), at("continued.json"));
+    // 144 steps, each synchronized to the disk.
+    let base = ["train", "--data", &data, "--epochs", "3", "--batch", "1", "--strategy", "sqrt"];
+    let base = [&base[..], COLUMNS, PRIVATE].concat();
+    assert!(dp(&[&base[..], &["--output", &whole]].concat()).status.success());
+    let durable = [&base[..], &["--state", &state, "--output", &continued]].concat();
+    for kill in 1..=3 {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_dp"))
+            .args(&durable)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        // Killed as soon as the model has changed a few times since the last kill, or after it has ended by itself.
+        let model = format!("{state}.model");
+        let steps = || fs::read(&model).ok().and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
+        let reached = |value: Value| value["step"].as_u64().is_some_and(|step| step >= 20 * kill);
+        while !steps().is_some_and(reached) && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        let _ = child.kill();
+        child.wait().unwrap();
+    }
+    let finished = dp(&durable);
+    assert!(finished.status.success(), "{}", text(&finished.stderr));
+    assert_eq!(fs::read_to_string(continued).unwrap(), fs::read_to_string(whole).unwrap());
+}
+
+#[test]
 fn refuses_with_the_place_and_a_remedy() {
     let directory = tempfile::tempdir().unwrap();
     let good = table(directory.path());

@@ -9,8 +9,10 @@ const PIXELS: usize = 64;
 /// The largest grey value of a pixel: a property of the format, not of these images.
 const WHITE: u32 = 16;
 
-/// How many of the 1797 digits, from the first on, are for training. The file keeps the writers together, so the other
-/// 357 are for the most part by writers whom training never met.
+/// How many of the 1797 digits, from the first on, are for training. The order of the file is kept, in which digits of one
+/// hand stand together: the most similar image of the same digit stands within 65 lines for 44 % of them, and would for 7 %
+/// in a random order. So the other 357 are harder than a random choice: logistic regression gets 86 % of them right, and
+/// 91 % of 360 training digits that are held back.
 pub const DIGITS_FOR_TRAINING: usize = 1440;
 
 /// 1440 handwritten digits to train with and 357 to test with: 8 × 8 pixels from 0 to 1, ten classes.

@@ -82,6 +82,8 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn table() -> Table {
@@ -134,5 +136,21 @@ mod tests {
         assert_eq!(error, DataError::DuplicateClass { class: "a".to_owned() });
         let error = Table { classes: Vec::new(), ..table() }.read("a,kind\n1,yes\n".as_bytes()).unwrap_err();
         assert_eq!(error, DataError::TooFewClasses { classes: 0 });
+    }
+    proptest! {
+        #[test]
+        fn whatever_is_read_is_scaled_and_labelled(
+            rows in proptest::collection::vec("[0-9eE.,+-]{0,6},(yes|no|x),[ 0-9infaN\"-]{0,4}", 0..4),
+            noise in proptest::collection::vec(any::<u8>(), 0..12),
+        ) {
+            let text = format!("a,kind,b\n{}\n", rows.join("\n"));
+            for bytes in [text.as_bytes().to_vec(), [text.as_bytes(), &noise].concat(), noise] {
+                let Ok(examples) = table().read(bytes.as_slice()) else { continue };
+                prop_assert!(!examples.is_empty());
+                for (features, label) in examples.iter() {
+                    prop_assert!(label < 2 && features.iter().all(|value| (0.0..=1.0).contains(value)));
+                }
+            }
+        }
     }
 }

@@ -9,6 +9,7 @@ use std::str::FromStr;
 use dp_mechanisms::noise::UnitNoise;
 use dp_mechanisms::{GaussianSource, Seed};
 use ndarray::aview1;
+use zeroize::Zeroizing;
 
 use crate::data::Examples;
 use crate::error::{Error, Result, check_length};
@@ -87,13 +88,13 @@ pub struct Network {
     activation: Activation,
 }
 
-/// Buffers for one example on its way through a [`Network`].
+/// Buffers for one example on its way through a [`Network`]. Wiped when they are dropped.
 #[derive(Clone)]
 pub struct Workspace {
     /// `h_1, …, h_L`, with the probabilities in place of `h_L`.
-    values: Vec<f64>,
+    values: Zeroizing<Vec<f64>>,
     /// The derivative of the loss by the sums in front of the activations.
-    errors: Vec<f64>,
+    errors: Zeroizing<Vec<f64>>,
 }
 
 impl fmt::Debug for Workspace {
@@ -178,7 +179,8 @@ impl Network {
     /// Buffers for [`Network::gradient`] and [`Network::loss`].
     pub fn workspace(&self) -> Workspace {
         let units = self.widths[1..].iter().sum();
-        Workspace { values: vec![0.0; units], errors: vec![0.0; units] }
+        let buffer = || Zeroizing::new(vec![0.0; units]);
+        Workspace { values: buffer(), errors: buffer() }
     }
 
     /// The loss of one example.
