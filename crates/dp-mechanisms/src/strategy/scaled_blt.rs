@@ -116,7 +116,8 @@ pub fn repeated(
         })
     };
     let inverse = small.inverse()?.coefficients(length);
-    let parameters = scaled::minimize_error(workload, &inverse, vec![0.25; 2], candidate)?;
+    let parameters =
+        scaled::minimize_error(workload, &inverse, &scaled::all_columns(length), vec![0.25; 2], candidate)?;
     let (rows, columns) = falling(&parameters, steps);
     let plain = ToeplitzStrategy::plain("scaled-blt", workload, steps, Core::Rational(core.clone()))?;
     let core = Core::Rational(core);
