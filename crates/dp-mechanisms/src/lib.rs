@@ -44,9 +44,26 @@
 //! Planning times are of the development profile on two busy cores. With `--metric max` the fitted strategies aim at E∞
 //! instead: `optimal` and `scaled-blt` then beat `normalized-sqrt` and `group` there.
 //!
+//! One person in several steps, TIMES:SEPARATION. E2 at 512 steps, from
+//! `cargo xtask plan --workload W --steps 512 --participation P`, and in brackets the same strategy fitted to a single
+//! participation (the lower bound: by singular values alone):
+//!
+//! | strategy | count, 4:128 | count, 8:64 | momentum:0.95, 4:128 | momentum:0.95, 8:64 |
+//! |---|---|---|---|---|
+//! | lower bound | 31.66 (28.95) | 73.56 (57.89) | 4673 (3488) | 13123 (6976) |
+//! | `optimal` | 33.18 (45.78) | 80.04 (133.80) | 4744 (7343) | 13275 (23879) |
+//! | `scaled-sqrt` | 33.42 (46.63) | 80.74 (135.39) | 5045 (7402) | 14195 (23987) |
+//! | `normalized-sqrt` | 35.98 (49.28) | 92.46 (151.41) | 5309 (8420) | 15280 (29167) |
+//! | `optimal-toeplitz` | 36.05 | 87.34 | 5356 | 15171 |
+//! | `scaled-blt` | 38.80 (46.21) | 95.72 (134.56) | 5850 (7362) | 16223 (23961) |
+//! | `blt` | 38.80 | 96.83 | 5954 | 17369 |
+//!
+//! `structured` comes to 36.27 (45.74) for the count at 4:128.
+//!
 //! - Counts and decays of any length and dimension: `scaled-blt`. Windows: `scaled-sqrt`.
 //! - A thousand steps, and every fraction of a percent: `optimal`, which proves its own optimality.
-//! - The same people again and again: `optimal-toeplitz` or `blt`, built for the participation.
+//! - The same people again and again: `optimal` up to 512 steps and `scaled-sqrt` beyond, which keep as many values per
+//!   coordinate as the participations are apart; `blt` where that is too many. All are built for the participation.
 //! - No horizon: `anytime`, or [`DoublingMechanism`].
 
 pub mod bounds;

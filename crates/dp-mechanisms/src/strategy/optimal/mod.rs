@@ -219,8 +219,8 @@ fn repeated_start(workload: &Workload, steps: usize) -> Vec<f64> {
 pub(crate) fn of_normalized_columns(computed: Sensitivity, times: usize) -> Sensitivity {
     let rounding = 1.0 + 1e-14;
     let (squared, unit) = (computed.squared, times as f64 * rounding);
-    if computed.exact {
-        let scaled_to = (squared / unit - 1.0).abs() < 1e-12;
+    let scaled_to = (squared / unit - 1.0).abs() < 1e-12;
+    if computed.exact && (scaled_to || times <= 1) {
         return Sensitivity::exact(if scaled_to { squared.max(unit) } else { squared });
     }
     let trivial = times as f64 * unit;
