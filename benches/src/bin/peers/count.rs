@@ -47,6 +47,7 @@ pub(crate) fn compare(peers: &Peers, quick: bool) -> Result<Section> {
     let arguments = [steps.to_string(), RHO.to_string()];
     rows.extend(peers.rows(work, &question("opendp", "opendp_count", &arguments)));
 
+    peers.measured(&rows);
     Ok(Section {
         title: format!("A running count of {steps} events"),
         conditions: format!(

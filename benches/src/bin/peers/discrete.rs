@@ -49,6 +49,7 @@ pub(crate) fn compare(peers: &Peers, quick: bool) -> Result<Section> {
     for row in &mut rows {
         row.quality = row.seconds.map(|seconds| 1e-6 / seconds);
     }
+    peers.measured(&rows);
     Ok(Section {
         title: "Exact discrete Gaussian noise".to_owned(),
         conditions: "The time is that of one sample, on one thread. This library and prio draw from ChaCha20, seeded; opendp \

@@ -16,7 +16,7 @@ use ndarray::Array2;
 
 use crate::cores;
 use crate::python::{Peers, Question, Reply, missing};
-use crate::rows::{OURS, Row, Section, duration, number};
+use crate::rows::{OURS, Row, Section, duration, number, three_digits};
 
 /// The relative gap at which the dense program counts as solved.
 const GAP: f64 = 1e-6;
@@ -37,7 +37,7 @@ pub(crate) fn compare(peers: &Peers, quick: bool) -> Result<Section> {
     let scale = if quick {
         Scale { steps: &[256], dense_seconds: &[40], columns_limit: 0 }
     } else {
-        Scale { steps: &[1024, 4096], dense_seconds: &[300, 150], columns_limit: 1024 }
+        Scale { steps: &[1024, 4096], dense_seconds: &[240, 100], columns_limit: 1024 }
     };
     let mut section = Section {
         title: "Finding a strategy for the running count".to_owned(),
@@ -57,11 +57,11 @@ pub(crate) fn compare(peers: &Peers, quick: bool) -> Result<Section> {
             .lower_bound;
         let work = Work { peers, steps, bound };
         section.rows.extend(work.dense(seconds)?);
-        let judged = finding(&section, &work.name("any matrix"));
-        section.findings.extend(judged);
         section.rows.extend(work.blt(Metric::Mse)?);
         section.rows.extend(work.blt(Metric::Max)?);
         section.rows.extend(work.banded(steps <= scale.columns_limit)?);
+        let judged = finding(&section, &work.name("any matrix"));
+        section.findings.extend(judged);
     }
     Ok(section)
 }
@@ -79,7 +79,7 @@ fn finding(section: &Section, work: &str) -> Option<String> {
         duration(row.seconds?),
         number(row.above_bound?),
         row.who,
-        number(section.times_ours(row)?),
+        three_digits(section.times_ours(row)?),
     ))
 }
 
@@ -195,6 +195,7 @@ impl Work<'_> {
         ];
         // A step that has begun is finished, and the first one is compiled.
         rows.extend(self.theirs(&work, Metric::Mse, &arguments, 2 * seconds + 240));
+        self.peers.measured(&rows);
         Ok(rows)
     }
 
@@ -217,6 +218,7 @@ impl Work<'_> {
         ];
         let arguments = ["blt", &self.steps.to_string(), &buffers.to_string(), option].map(str::to_owned);
         rows.extend(self.theirs(&work, metric, &arguments, 400));
+        self.peers.measured(&rows);
         Ok(rows)
     }
 
@@ -244,8 +246,9 @@ impl Work<'_> {
         if every_column {
             let folder = self.peers.folder().to_string_lossy();
             let arguments = ["banded-columns", &steps, &bands, &folder].map(str::to_owned);
-            rows.extend(self.theirs(&work, Metric::Mse, &arguments, 400));
+            rows.extend(self.theirs(&work, Metric::Mse, &arguments, 200));
         }
+        self.peers.measured(&rows);
         Ok(rows)
     }
 }

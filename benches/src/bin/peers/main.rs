@@ -65,23 +65,16 @@ fn main() -> Result<()> {
     let package = package.parent().unwrap_or(Path::new("benches"));
     let folder = package.with_file_name("target").join("peers");
     let record = run(&arguments, "python3", &package.join("peers"), &folder)?;
-    let markdown = rows::markdown(&record.results);
-    let mut folders = vec![folder];
-    if arguments.record {
-        folders.push(record::folder());
-    }
-    for folder in &folders {
-        record.write(folder, "peers", &markdown)?;
-    }
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&record)?);
     } else {
-        println!("{}\n\n{markdown}", record.heading());
+        println!("{}\n\n{}", record.heading(), rows::markdown(&record.results));
     }
     Ok(())
 }
 
-/// Runs the groups that are asked for.
+/// Runs the groups that are asked for. What is known after each of them is written, so that a run that is interrupted
+/// leaves something.
 fn run(arguments: &Arguments, python: &str, scripts: &Path, folder: &Path) -> Result<Record<Vec<Section>>> {
     let bar =
         ProgressBar::new_spinner().with_style(ProgressStyle::with_template("{spinner} {elapsed} {msg}")?);
@@ -91,18 +84,23 @@ fn run(arguments: &Arguments, python: &str, scripts: &Path, folder: &Path) -> Re
         Some(group) => vec![group],
         None => Group::value_variants().to_vec(),
     };
-    let mut sections = Vec::new();
+    let mut record = Record::now(&command(arguments), Vec::new());
     for group in groups {
-        sections.push(match group {
+        record.results.push(match group {
             Group::Factorization => factorization::compare(&peers, arguments.quick)?,
             Group::Noise => noise::compare(&peers, arguments.quick)?,
             Group::Count => count::compare(&peers, arguments.quick)?,
             Group::Discrete => discrete::compare(&peers, arguments.quick)?,
             Group::Calibration => calibration::compare(&peers, arguments.quick)?,
         });
+        let markdown = rows::markdown(&record.results);
+        record.write(folder, "peers", &markdown)?;
+        if arguments.record {
+            record.write(&record::folder(), "peers", &markdown)?;
+        }
     }
     peers.finish();
-    Ok(Record::now(&command(arguments), sections))
+    Ok(record)
 }
 
 /// The command that repeats the run.

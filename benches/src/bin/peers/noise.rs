@@ -38,7 +38,7 @@ pub(crate) fn compare(peers: &Peers, quick: bool) -> Result<Section> {
             };
             let work = format!("{size}, d = {dimension}");
             peers.doing(work.clone());
-            rows.push(ours(&work, strategy, dimension)?);
+            let mut compared = vec![ours(&work, strategy, dimension)?];
             let mut arguments =
                 vec![kind.to_owned(), dimension.to_string(), STEPS.to_string(), RUNS.to_string()];
             arguments.extend(parameters);
@@ -48,10 +48,12 @@ pub(crate) fn compare(peers: &Peers, quick: bool) -> Result<Section> {
                 arguments: &arguments,
                 limit: Duration::from_secs(240),
             };
-            rows.extend(peers.rows(&work, &question));
-            for row in rows.iter_mut().filter(|row| row.work == work) {
+            compared.extend(peers.rows(&work, &question));
+            for row in &mut compared {
                 row.quality = row.seconds.map(|seconds| seconds / dimension as f64 * 1e9);
             }
+            peers.measured(&compared);
+            rows.extend(compared);
         }
     }
     Ok(Section {

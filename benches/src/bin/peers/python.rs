@@ -157,6 +157,11 @@ impl Peers {
         self.bar.set_message(what.into());
     }
 
+    /// Says what has been measured; the tables come at the end.
+    pub(crate) fn measured(&self, rows: &[Row]) {
+        self.bar.suspend(|| rows.iter().for_each(|row| eprintln!("{row}")));
+    }
+
     /// The last word on progress.
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();

@@ -1,5 +1,7 @@
 //! What is reported: one row for each side of a comparison, and tables of them.
 
+use std::fmt;
+
 use dp_benches::record;
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +27,28 @@ pub(crate) struct Row {
     pub(crate) above_bound: Option<f64>,
     /// The conditions, or why nothing was measured.
     pub(crate) note: String,
+}
+
+impl fmt::Display for Row {
+    /// One line, for whoever waits.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.work, self.signature())?;
+        match self.seconds {
+            Some(seconds) => write!(formatter, ", {}", duration(seconds))?,
+            None => write!(formatter, ", not measured: {}", self.note)?,
+        }
+        match self.quality {
+            Some(quality) => write!(formatter, ", {}", number(quality)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Row {
+    /// Who, and in which way.
+    fn signature(&self) -> String {
+        [self.who.as_str(), self.variant.as_str()].join(", ").trim_end_matches(", ").to_owned()
+    }
 }
 
 /// The comparisons of one group.
@@ -58,10 +82,10 @@ impl Section {
         };
         vec![
             row.work.clone(),
-            [row.who.as_str(), row.variant.as_str()].join(", ").trim_end_matches(", ").to_owned(),
+            row.signature(),
             duration(row.seconds),
             row.first_seconds.map_or_else(String::new, |seconds| duration(Some(seconds))),
-            self.times_ours(row).map_or_else(String::new, number),
+            self.times_ours(row).map_or_else(String::new, three_digits),
             quality,
             row.note.clone(),
         ]
@@ -90,16 +114,26 @@ pub(crate) fn duration(seconds: f64) -> String {
         s if s >= 1e-6 => (1e6, "µs"),
         _ => (1e9, "ns"),
     };
-    format!("{} {unit}", number(seconds * factor))
+    format!("{} {unit}", three_digits(seconds * factor))
 }
 
-/// Enough digits to compare by.
+/// Three digits before or after the point: as much as a time is worth.
+pub(crate) fn three_digits(value: f64) -> String {
+    match value.abs() {
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        size if size >= 0.01 => format!("{value:.2}"),
+        _ => format!("{value:.0e}"),
+    }
+}
+
+/// Enough digits to tell errors apart.
 pub(crate) fn number(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
         size if !(1e-3..1e6).contains(&size) => format!("{value:.1e}"),
-        size if size >= 100.0 => format!("{value:.0}"),
-        size if size >= 10.0 => format!("{value:.2}"),
+        size if size >= 100.0 => format!("{value:.1}"),
+        size if size >= 10.0 => format!("{value:.3}"),
         _ => format!("{value:.4}"),
     }
 }
@@ -148,19 +182,24 @@ mod tests {
             line.split('|').map(|cell| cell.trim().to_owned()).filter(|cell| !cell.is_empty()).collect()
         };
         assert!(text.starts_with("## Things\n\nDone twice.\n\n| work"), "{text}");
-        assert_eq!(cells(&line(OURS)), ["a", OURS, "500 ms", "1.0000", "8.7347 (+0.31%)"]);
-        assert_eq!(cells(&line("fast")), ["a", "other 1.0, fast", "10.00 s", "20.00"]);
+        assert_eq!(cells(&line(OURS)), ["a", OURS, "500 ms", "1.00", "8.7347 (+0.31%)"]);
+        assert_eq!(cells(&line("fast")), ["a", "other 1.0, fast", "10.0 s", "20.0"]);
         assert_eq!(cells(&line("third")), ["a", "third", "–", "not installed"]);
         assert!(text.ends_with("\n- 20 times"), "{text}");
+        let lines: Vec<String> = section().rows.iter().map(ToString::to_string).collect();
+        assert_eq!(lines[0], "a: this library, 500 ms, 8.7347");
+        assert_eq!(lines[2], "a: third, not measured: not installed");
     }
 
     #[test]
     fn figures_keep_the_digits_that_count() {
         assert_eq!(duration(123.4), "123 s");
-        assert_eq!(duration(0.012_34), "12.34 ms");
-        assert_eq!(duration(2.5e-6), "2.5000 µs");
-        assert_eq!(duration(4e-9), "4.0000 ns");
+        assert_eq!(duration(0.012_34), "12.3 ms");
+        assert_eq!(duration(2.5e-6), "2.50 µs");
+        assert_eq!(duration(4e-9), "4.00 ns");
+        assert_eq!(three_digits(0.0004), "4e-4");
         assert_eq!(number(0.0), "0");
+        assert_eq!(number(11.490_65), "11.491");
         assert_eq!(number(-2e-9), "-2.0e-9");
         assert_eq!(percent(0.0123), "1.23%");
         assert_eq!(percent(3e-7), "3e-7");
