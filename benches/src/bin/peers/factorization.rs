@@ -37,7 +37,7 @@ pub(crate) fn compare(peers: &Peers, quick: bool) -> Result<Section> {
     let scale = if quick {
         Scale { steps: &[256], dense_seconds: &[40], columns_limit: 0 }
     } else {
-        Scale { steps: &[1024, 4096], dense_seconds: &[240, 100], columns_limit: 1024 }
+        Scale { steps: &[1024, 4096], dense_seconds: &[300, 100], columns_limit: 1024 }
     };
     let mut section = Section {
         title: "Finding a strategy for the running count".to_owned(),

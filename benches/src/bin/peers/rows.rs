@@ -138,8 +138,9 @@ pub(crate) fn number(value: f64) -> String {
     }
 }
 
+/// A percentage where two decimals say something.
 fn percent(share: f64) -> String {
-    format!("{:.2}%", share * 100.0).replace("0.00%", &format!("{:.0e}", share.max(0.0)))
+    if share.abs() < 5e-5 { format!("{share:.0e}") } else { format!("{:.2}%", share * 100.0) }
 }
 
 #[cfg(test)]
@@ -202,6 +203,7 @@ mod tests {
         assert_eq!(number(11.490_65), "11.491");
         assert_eq!(number(-2e-9), "-2.0e-9");
         assert_eq!(percent(0.0123), "1.23%");
+        assert_eq!(percent(0.2), "20.00%");
         assert_eq!(percent(3e-7), "3e-7");
     }
 }
