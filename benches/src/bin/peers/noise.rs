@@ -1,0 +1,105 @@
+//! One step of correlated noise for long vectors.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use anyhow::Result;
+use dp_benches::shortest;
+use dp_linalg::rational::Rational;
+use dp_mechanisms::strategy::toeplitz::{Core, ToeplitzStrategy};
+use dp_mechanisms::strategy::{Metric, banded, blt};
+use dp_mechanisms::{CorrelatedNoise, GaussianSource, Participation, Seed, Side, Workload};
+
+use crate::cores;
+use crate::python::{Peers, Question};
+use crate::rows::{OURS, Row, Section};
+
+/// The horizon to which the strategies are fitted.
+const HORIZON: usize = 4096;
+
+/// Steps that are timed together, and how often.
+const STEPS: usize = 8;
+const RUNS: usize = 5;
+
+pub(crate) fn compare(peers: &Peers, quick: bool) -> Result<Section> {
+    let (count, single) = (Workload::count(), Participation::Single);
+    let rational = blt::fit(&count, HORIZON, blt::default_buffers(HORIZON), single, Metric::Mse)?;
+    let strategies = [
+        ToeplitzStrategy::plain("blt", &count, HORIZON, Core::Rational(rational))?,
+        banded::banded(&count, HORIZON, single, Metric::Mse)?,
+    ];
+    let mut rows = Vec::new();
+    for dimension in if quick { [10_000, 100_000] } else { [100_000, 1_000_000] } {
+        for strategy in &strategies {
+            let (kind, size, parameters) = match strategy.core() {
+                Core::Rational(core) => ("blt", format!("{} buffers", core.buffers()), parameters(core)),
+                Core::Banded(band) => ("banded", format!("{} bands", band.len()), vec![list(band)]),
+                _ => continue,
+            };
+            let work = format!("{size}, d = {dimension}");
+            peers.doing(work.clone());
+            let mut compared = vec![ours(&work, strategy, dimension)?];
+            let mut arguments =
+                vec![kind.to_owned(), dimension.to_string(), STEPS.to_string(), RUNS.to_string()];
+            arguments.extend(parameters);
+            let question = Question {
+                package: "jax-privacy",
+                script: "jax_noise",
+                arguments: &arguments,
+                limit: Duration::from_secs(240),
+            };
+            compared.extend(peers.rows(&work, &question));
+            for row in &mut compared {
+                row.quality = row.seconds.map(|seconds| seconds / dimension as f64 * 1e9);
+            }
+            peers.measured(&compared);
+            rows.extend(compared);
+        }
+    }
+    Ok(Section {
+        title: "Correlated noise, per step".to_owned(),
+        conditions: format!(
+            "Both sides stream the very same strategy, fitted to {HORIZON} steps by this library. The time is that of one \
+             step, from the shortest of {RUNS} runs of {STEPS} steps. This library draws from ChaCha20, jax-privacy from \
+             Threefry."
+        ),
+        quality: "ns a value".to_owned(),
+        rows,
+        findings: Vec::new(),
+    })
+}
+
+fn ours(work: &str, strategy: &ToeplitzStrategy, dimension: usize) -> Result<Row> {
+    let source = Box::new(GaussianSource::new(Seed::reproducible(1), dimension));
+    let mut noise = CorrelatedNoise::new(strategy, dimension, Side::Input, source)?;
+    let mut out = vec![0.0; dimension];
+    let mut outcome = noise.next_into(&mut out);
+    let spent = shortest(RUNS, || {
+        for _ in 0..STEPS {
+            if outcome.is_ok() {
+                outcome = noise.next_into(&mut out);
+            }
+            black_box(&out);
+        }
+    });
+    outcome?;
+    Ok(Row {
+        work: work.to_owned(),
+        who: OURS.to_owned(),
+        variant: "f64".to_owned(),
+        seconds: Some(spent.as_secs_f64() / STEPS as f64),
+        note: format!("CorrelatedNoise, {} threads", cores()),
+        ..Row::default()
+    })
+}
+
+/// The two lists that describe a rational strategy.
+pub(crate) fn parameters(rational: &Rational) -> Vec<String> {
+    vec![list(rational.theta()), list(rational.omega())]
+}
+
+/// Numbers for a script, to the last bit.
+pub(crate) fn list(values: &[f64]) -> String {
+    let texts: Vec<String> = values.iter().map(ToString::to_string).collect();
+    texts.join(",")
+}
