@@ -10,18 +10,15 @@ use dp_tests::{CASES, largest};
 use ndarray::Array2;
 
 /// The strategies with a short memory, which serve vectors of any length.
-const SHORT_MEMORY: [&str; 8] = [
-    "identity",
-    "output",
-    "binary-tree",
-    "honaker-online",
-    "blt",
-    "scaled-blt",
-    "banded",
-    "banded-inverse",
-];
+const SHORT_MEMORY: [&str; 8] =
+    ["identity", "output", "binary-tree", "honaker-online", "blt", "scaled-blt", "banded", "banded-inverse"];
 
-fn shard(strategy: &dyn Strategy, dimension: usize, range: Range<usize>, precision: Precision) -> ShardedNoise {
+fn shard(
+    strategy: &dyn Strategy,
+    dimension: usize,
+    range: Range<usize>,
+    precision: Precision,
+) -> ShardedNoise {
     ShardedNoise::new(strategy, Seed::reproducible(11), dimension, range, precision).unwrap()
 }
 

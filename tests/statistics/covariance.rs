@@ -115,7 +115,8 @@ fn input_noise_has_the_covariance_of_the_factorization() {
 #[test]
 fn noise_of_a_shard_has_the_covariance_of_the_factorization() {
     let labelled = ("count", Workload::count());
-    let names = ["identity", "binary-tree", "honaker-online", "blt", "scaled-blt", "banded", "banded-inverse"];
+    let names =
+        ["identity", "binary-tree", "honaker-online", "blt", "scaled-blt", "banded", "banded-inverse"];
     for case in names.map(|name| case(name, &labelled, 12, Participation::Single).unwrap()) {
         let workload = case.strategy.workload().materialize(case.strategy.steps()).unwrap();
         let decoder = case.strategy.materialize().unwrap().decoder;
@@ -123,7 +124,8 @@ fn noise_of_a_shard_has_the_covariance_of_the_factorization() {
         let mut draws = Array2::zeros((case.strategy.steps(), 4096));
         let strategy = case.strategy.as_ref();
         let mut noise =
-            ShardedNoise::new(strategy, Seed::reproducible(77), 10_000, 3000..7096, Precision::Single).unwrap();
+            ShardedNoise::new(strategy, Seed::reproducible(77), 10_000, 3000..7096, Precision::Single)
+                .unwrap();
         for row in draws.rows_mut() {
             noise.next_into(row.into_slice().unwrap()).unwrap();
         }
