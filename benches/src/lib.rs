@@ -17,3 +17,42 @@ pub fn shortest(runs: usize, mut work: impl FnMut()) -> Duration {
         .min()
         .unwrap_or_default()
 }
+
+/// What a piece of work took: time on the clock, and time of all processors of this process.
+#[derive(Debug, Clone, Copy)]
+pub struct Spent {
+    /// Time on the clock; waiting for a busy machine counts.
+    pub elapsed: Duration,
+    /// Time that the threads of this process were running, of all runs together because the system counts it in steps of
+    /// milliseconds. Equal to `elapsed` where the system does not say.
+    pub processor: Duration,
+}
+
+impl Spent {
+    /// Times the work once.
+    pub fn on(work: impl FnOnce()) -> Self {
+        let (start, before) = (Instant::now(), processor_time());
+        work();
+        let elapsed = start.elapsed();
+        let processor = match (before, processor_time()) {
+            (Some(before), Some(after)) => after.saturating_sub(before),
+            _ => elapsed,
+        };
+        Self { elapsed, processor }
+    }
+
+    /// The shorter time on the clock, and the time of the processors for both.
+    pub fn and(self, other: Self) -> Self {
+        Self { elapsed: self.elapsed.min(other.elapsed), processor: self.processor + other.processor }
+    }
+}
+
+/// The time that all threads of this process have been running so far, from Linux's scheduler.
+fn processor_time() -> Option<Duration> {
+    let mut nanoseconds = 0;
+    for task in std::fs::read_dir("/proc/self/task").ok()? {
+        let statistics = std::fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
+        nanoseconds += statistics.split_whitespace().next()?.parse::<u64>().ok()?;
+    }
+    Some(Duration::from_nanos(nanoseconds))
+}

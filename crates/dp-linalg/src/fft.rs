@@ -72,6 +72,20 @@ impl Plan {
 
     /// Transforms `spectrum` (used up) back into `real`, scaled so that it undoes [`Plan::forward`].
     pub(crate) fn inverse(&self, spectrum: &mut [Complex64], real: &mut [f64], work: &mut [Complex64]) {
+        self.inverse_unscaled(spectrum, real, work);
+        let scale = 1.0 / self.size() as f64;
+        for value in real {
+            *value *= scale;
+        }
+    }
+
+    /// [`Plan::inverse`] without the factor `1/size`, for callers whose other factor holds it already.
+    pub(crate) fn inverse_unscaled(
+        &self,
+        spectrum: &mut [Complex64],
+        real: &mut [f64],
+        work: &mut [Complex64],
+    ) {
         // The spectrum of a real sequence is real at both ends; rounding leaves dust there, which realfft refuses.
         if let Some(first) = spectrum.first_mut() {
             first.im = 0.0;
@@ -83,10 +97,6 @@ impl Plan {
         }
         let outcome = self.inverse.process_with_scratch(spectrum, real, work);
         debug_assert!(outcome.is_ok(), "{outcome:?}");
-        let scale = 1.0 / self.size() as f64;
-        for value in real {
-            *value *= scale;
-        }
     }
 }
 

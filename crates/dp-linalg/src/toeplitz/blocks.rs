@@ -57,6 +57,8 @@ impl BlockKernel {
                 }
                 let mut spectrum = vec![Complex64::ZERO; plan.spectrum_size()];
                 scratch.spectrum_into(&plan, &segment, &mut spectrum);
+                // What the inverse transform leaves out.
+                spectrum.iter_mut().for_each(|value| *value *= 1.0 / plan.size() as f64);
                 spectrum
             })
             .collect();
@@ -135,7 +137,7 @@ impl BlockToeplitz {
         let mut scratch = Scratch::default();
         scratch.reserve(&kernel.plan);
         let groups = rayon::current_num_threads().clamp(1, dimension);
-        let past = (0..dimension).map(|_| Vec::with_capacity(kept)).collect();
+        let past = vec![vec![Complex64::ZERO; kept]; dimension];
         let scratches = vec![(scratch, vec![Complex64::ZERO; spectrum]); groups];
         Ok(Self { kernel, dimension, done: 0, past, scratches })
     }
@@ -158,17 +160,24 @@ impl BlockToeplitz {
         let (kernel, done) = (self.kernel.as_ref(), self.done);
         let group = self.dimension.div_ceil(self.scratches.len());
         // The length was checked: the shape fits.
-        if let Ok(mut columns) = ArrayViewMut2::from_shape((steps, self.dimension), rows) {
-            columns
-                .axis_chunks_iter_mut(Axis(1), group)
-                .into_par_iter()
-                .zip(self.past.par_chunks_mut(group))
-                .zip(&mut self.scratches)
-                .for_each(|((mut columns, past), (scratch, sums))| {
-                    for (column, past) in columns.columns_mut().into_iter().zip(past) {
-                        kernel.push_column(done, column, past, scratch, sums);
-                    }
-                });
+        if let Ok(mut rows) = ArrayViewMut2::from_shape((steps, self.dimension), rows) {
+            let push = |mut columns: ArrayViewMut2<'_, f64>,
+                        past: &mut [Vec<Complex64>],
+                        (scratch, sums): &mut (Scratch, Vec<Complex64>)| {
+                for (column, past) in columns.columns_mut().into_iter().zip(past) {
+                    kernel.push_column(done, column, past, scratch, sums);
+                }
+            };
+            if let [buffers] = &mut self.scratches[..] {
+                // Handing a single group to another thread would only make it wait.
+                push(rows, &mut self.past, buffers);
+            } else {
+                rows.axis_chunks_iter_mut(Axis(1), group)
+                    .into_par_iter()
+                    .zip(self.past.par_chunks_mut(group))
+                    .zip(&mut self.scratches)
+                    .for_each(|((columns, past), buffers)| push(columns, past, buffers));
+            }
         }
         self.done += 1;
         Ok(())
@@ -181,7 +190,7 @@ impl BlockKernel {
         &self,
         done: usize,
         mut column: ArrayViewMut1<'_, f64>,
-        past: &mut Vec<Complex64>,
+        past: &mut [Complex64],
         scratch: &mut Scratch,
         sums: &mut [Complex64],
     ) {
@@ -192,7 +201,9 @@ impl BlockKernel {
             *value = *x;
         }
         real[column.len()..].fill(0.0);
-        let current = &mut scratch.spectrum[..width];
+        let (past, places) = past.split_at_mut(done * width);
+        // Only the spectrum of the last block is not kept.
+        let current = places.get_mut(..width).unwrap_or(&mut scratch.spectrum[..width]);
         let work = &mut scratch.work[..self.plan.work_size()];
         self.plan.forward(real, current, work);
         for (part, sums) in sums.chunks_mut(FREQUENCIES).enumerate() {
@@ -209,10 +220,7 @@ impl BlockKernel {
                 }
             }
         }
-        if done + 1 < self.spectra.len() {
-            past.extend_from_slice(current);
-        }
-        self.plan.inverse(sums, real, work);
+        self.plan.inverse_unscaled(sums, real, work);
         for (value, y) in column.iter_mut().zip(&real[size - self.block..]) {
             *value = *y;
         }

@@ -281,6 +281,7 @@ impl<T: Sample> Estimates<T> {
 
     /// One level up: from the estimate of a right child and the measurement of its parent to the parent's estimate. In the
     /// place of the measurement is left how far it moved the sum of the children.
+    #[inline]
     fn raise(&self, level: usize, measured: &mut [f64], estimate: &mut [f64]) {
         let own = self.variances[level];
         let left = &self.waiting[(level - 1) * estimate.len()..];
@@ -292,6 +293,7 @@ impl<T: Sample> Estimates<T> {
     }
 
     /// Keeps the estimate of the largest node that ends at a step for the one above it.
+    #[inline]
     fn keep(&mut self, level: usize, estimate: &[f64]) {
         for (kept, value) in self.waiting[level * estimate.len()..].iter_mut().zip(estimate) {
             *kept = T::from_f64(*value);
@@ -300,6 +302,7 @@ impl<T: Sample> Estimates<T> {
 
     /// Writes to `estimate` the noise of the largest node that ends at `step`, estimated from below; `measured` holds the rows
     /// of z for the nodes that the step completes, from the leaf upwards, and is left as [`Estimates::raise`] says.
+    #[inline]
     fn complete(&mut self, step: usize, measured: &mut [f64], estimate: &mut [f64]) {
         let dimension = estimate.len();
         let (leaf, inner) = measured.split_at_mut(dimension);
@@ -380,64 +383,100 @@ impl LeastSquares {
     fn prepare(&mut self, source: &mut dyn UnitNoise) {
         self.noise = vec![0.0; self.steps * self.dimension];
         let width = self.dimension.min(TILE);
-        let mut corrections = vec![0.0; self.steps * width];
         let together = (READ_AHEAD / width).clamp(1, self.steps);
         let mut measured = vec![0.0; (2 * together + levels(self.steps)) * width];
-        let mut estimate = vec![0.0; width];
+        let mut corrections = vec![0.0; self.steps * width];
         for first in (0..self.dimension).step_by(width) {
             let width = width.min(self.dimension - first);
-            let mut estimates = Estimates::<f64>::new(&self.variances, width);
+            let mut sweeps = Sweeps {
+                steps: self.steps,
+                stride: self.dimension,
+                estimates: Estimates::new(&self.variances, width),
+                estimate: vec![0.0; width],
+                corrections: &mut corrections,
+                carried: vec![0.0; (levels(self.steps) + 1) * width],
+            };
             for start in (0..self.steps).step_by(together) {
-                let end = (start + together).min(self.steps);
-                let nodes = complete_nodes(start)..complete_nodes(end);
-                let mut rest = &mut measured[..nodes.len() * width];
+                let nodes = complete_nodes(start)..complete_nodes((start + together).min(self.steps));
+                let rows = &mut measured[..nodes.len() * width];
                 if width == self.dimension {
-                    source.fill_rows(nodes.start, width, rest);
+                    source.fill_rows(nodes.start, width, rows);
                 } else {
-                    for (row, values) in nodes.zip(rest.chunks_exact_mut(width)) {
+                    for (row, values) in nodes.zip(rows.chunks_exact_mut(width)) {
                         source.fill_range(row, first, values);
                     }
                 }
-                for step in start + 1..=end {
-                    let top = step.trailing_zeros() as usize;
-                    let (own, later) = rest.split_at_mut((top + 1) * width);
-                    estimates.complete(step, own, &mut estimate[..width]);
-                    let (leaf, moved) = own.split_at(width);
-                    self.noise[(step - 1) * self.dimension + first..][..width].copy_from_slice(leaf);
-                    for (level, moved) in moved.chunks_exact(width).enumerate() {
-                        corrections[(step - (1 << level)) * width..][..width].copy_from_slice(moved);
-                    }
-                    rest = later;
+                let noise = &mut self.noise[first..];
+                // The same code with a width that the compiler knows.
+                if width == 1 {
+                    sweeps.up(1, start, rows, noise)
+                } else {
+                    sweeps.up(width, start, rows, noise)
                 }
             }
-            self.descend(first, width, &mut corrections);
+            let noise = &mut self.noise[first..];
+            if width == 1 { sweeps.down(1, noise) } else { sweeps.down(width, noise) }
+        }
+        measured.zeroize();
+    }
+}
+
+/// The two sweeps over a tile of coordinates. Inner nodes are known by their middle, which is different for each.
+struct Sweeps<'a> {
+    steps: usize,
+    /// From the noise of a step to that of the next.
+    stride: usize,
+    estimates: Estimates<f64>,
+    estimate: Vec<f64>,
+    /// By the middle of each inner node, how far its measurement moves the sum of its children.
+    corrections: &'a mut [f64],
+    /// By level, how far the node above the current leaf is moved in the end.
+    carried: Vec<f64>,
+}
+
+impl Sweeps<'_> {
+    /// Takes the measurements of the steps after `start`, and leaves those of the leaves in `noise`.
+    #[allow(clippy::inline_always, reason = "a known width makes the loops over coordinates vanish")]
+    #[inline(always)]
+    fn up(&mut self, width: usize, start: usize, measured: &mut [f64], noise: &mut [f64]) {
+        let mut rest = measured;
+        let mut step = start;
+        while !rest.is_empty() {
+            step += 1;
+            let top = step.trailing_zeros() as usize;
+            let (own, later) = rest.split_at_mut((top + 1) * width);
+            self.estimates.complete(step, own, &mut self.estimate[..width]);
+            let (leaf, moved) = own.split_at(width);
+            noise[(step - 1) * self.stride..][..width].copy_from_slice(leaf);
+            for (level, moved) in moved.chunks_exact(width).enumerate() {
+                self.corrections[(step - (1 << level)) * width..][..width].copy_from_slice(moved);
+            }
+            rest = later;
         }
     }
 
-    /// The downward sweep, leaf by leaf: before a leaf come the nodes that start at it, from the largest down. Inner nodes
-    /// are known by their middle, which is different for each.
-    fn descend(&mut self, first: usize, width: usize, corrections: &mut [f64]) {
+    /// Leaf by leaf; before a leaf come the inner nodes that start at it, from the largest down.
+    #[allow(clippy::inline_always, reason = "a known width makes the loops over coordinates vanish")]
+    #[inline(always)]
+    fn down(&mut self, width: usize, noise: &mut [f64]) {
         for leaf in 0..self.steps {
-            let starting = match leaf {
-                0 => levels(self.steps) - 1,
-                _ => leaf.trailing_zeros() as usize,
-            };
-            for level in (0..=starting).rev() {
+            let largest = if leaf == 0 { levels(self.steps) } else { leaf.trailing_zeros() as usize + 1 };
+            for level in (0..largest).rev() {
                 let node = Node { level, index: leaf >> level };
-                let parent = node.parent();
-                if !parent.is_complete(self.steps) {
+                if !node.is_complete(self.steps) {
                     continue;
                 }
-                let from = (parent.leaves().start + (1 << level)) * width;
+                let (own, above) = self.carried[level * width..].split_at_mut(width);
+                let above = if node.parent().is_complete(self.steps) { &above[..width] } else { &[] };
                 if level == 0 {
-                    let noise = &mut self.noise[leaf * self.dimension + first..][..width];
-                    for (value, moved) in noise.iter_mut().zip(&corrections[from..]) {
-                        *value += moved / 2.0;
+                    for (value, above) in noise[leaf * self.stride..][..width].iter_mut().zip(above) {
+                        *value += above / 2.0;
                     }
                 } else {
-                    let to = (leaf + (1 << (level - 1))) * width;
-                    for coordinate in 0..width {
-                        corrections[to + coordinate] += corrections[from + coordinate] / 2.0;
+                    let middle = leaf + (1 << (level - 1));
+                    own.copy_from_slice(&self.corrections[middle * width..][..width]);
+                    for (own, above) in own.iter_mut().zip(above) {
+                        *own += above / 2.0;
                     }
                 }
             }

@@ -233,6 +233,7 @@ impl<T: Sample> PrefixSums<T> {
     }
 
     /// Takes the noise of the node that ends at the next step, and leaves the noise of the step in its place.
+    #[inline]
     pub(super) fn append(&mut self, node: &mut [f64]) {
         let before = self.step;
         self.step += 1;
