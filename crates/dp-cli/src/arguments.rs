@@ -8,8 +8,10 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 use dp_mechanisms::exact::ExactBudget;
-use dp_mechanisms::planner::{self, Report, Request};
+use dp_mechanisms::planner::{self, Progress, Report, Request};
 use dp_mechanisms::{Budget, Participation, StateFile, Strategy, Workload, strategy};
+
+use crate::output;
 
 /// A request that makes no sense, as opposed to one that failed.
 #[derive(Debug)]
@@ -238,7 +240,21 @@ pub(crate) fn exact_strategy(
     Err(refusal.map_or_else(|| Usage::error("no strategy serves this workload"), Usage::error))
 }
 
-/// What the planner finds; what it refuses is the request's fault.
+/// What the planner finds, with a bar where somebody watches; what it refuses is the request's fault.
 pub(crate) fn evaluate(request: &Request) -> Result<Report> {
-    planner::evaluate(request).map_err(Usage::error)
+    let bar = output::planning();
+    let report = planner::evaluate_watched(request, &mut |progress| match progress {
+        Progress::Strategy { name, position, of } => {
+            bar.set_length(of as u64);
+            bar.set_position(position as u64);
+            bar.set_message(name);
+        }
+        Progress::Optimum { eigendecompositions, gap } => {
+            bar.set_message(format!(
+                "optimal: gap {gap:.1e} after {eigendecompositions} eigendecompositions"
+            ));
+        }
+    });
+    bar.finish_and_clear();
+    report.map_err(Usage::error)
 }

@@ -53,6 +53,18 @@ pub(crate) fn progress(input: &Path, steps: usize, done: usize) -> ProgressBar {
     }
 }
 
+/// A bar over the strategies that are tried, where somebody watches; it shows itself when that takes longer than a moment.
+pub(crate) fn planning() -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(0);
+    match ProgressStyle::with_template("{bar:40} {pos}/{len} strategies, {msg}") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
 /// A table with aligned columns: the first to the left, the others to the right.
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,

@@ -144,6 +144,35 @@ const BIDIAGONAL_LIMIT: usize = 1 << 21;
 /// # Ok::<(), dp_mechanisms::Error>(())
 /// ```
 pub fn evaluate(request: &Request) -> Result<Report> {
+    evaluate_watched(request, &mut |_| ())
+}
+
+/// What the planner is doing.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Progress {
+    /// It starts with a strategy.
+    Strategy {
+        /// Its name.
+        name: &'static str,
+        /// How many came before it.
+        position: usize,
+        /// How many there are.
+        of: usize,
+    },
+    /// The dense program got closer to its optimum.
+    Optimum {
+        /// The eigendecompositions so far.
+        eigendecompositions: usize,
+        /// The relative gap that is left.
+        gap: f64,
+    },
+}
+
+/// [`evaluate`], with a report of what it is doing.
+///
+/// # Errors
+/// As [`evaluate`].
+pub fn evaluate_watched(request: &Request, progress: &mut dyn FnMut(Progress)) -> Result<Report> {
     check_count("steps", request.steps)?;
     check_count("dimension", request.dimension)?;
     let start = Instant::now();
@@ -153,7 +182,9 @@ pub fn evaluate(request: &Request) -> Result<Report> {
     };
     let mut found: Vec<(Evaluation, Arc<dyn Strategy>)> = Vec::new();
     let mut skipped = Vec::new();
-    for name in names {
+    let of = names.len();
+    for (position, name) in names.into_iter().enumerate() {
+        progress(Progress::Strategy { name, position, of });
         if start.elapsed() > request.time && !found.is_empty() {
             skipped.push(Skipped { name, reason: "the time limit was reached".to_owned() });
             continue;
@@ -164,7 +195,7 @@ pub fn evaluate(request: &Request) -> Result<Report> {
             skipped.push(Skipped { name, reason });
             continue;
         }
-        match evaluate_one(name, request) {
+        match evaluate_one(name, request, progress) {
             Ok(pair) => match request.memory {
                 Some(limit) if pair.0.memory > limit => {
                     let reason = format!("keeps {} values, above the limit of {limit}", pair.0.memory);
@@ -211,10 +242,15 @@ pub fn evaluate(request: &Request) -> Result<Report> {
     })
 }
 
-fn evaluate_one(name: &'static str, request: &Request) -> Result<(Evaluation, Arc<dyn Strategy>)> {
+fn evaluate_one(
+    name: &'static str,
+    request: &Request,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(Evaluation, Arc<dyn Strategy>)> {
     let start = Instant::now();
-    let strategy =
-        strategy::build_for(name, &request.workload, request.steps, request.participation, request.metric)?;
+    let Request { workload, steps, participation, metric, .. } = request;
+    let mut optimum = |eigendecompositions, gap| progress(Progress::Optimum { eigendecompositions, gap });
+    let strategy = strategy::build_watched(name, workload, *steps, *participation, *metric, &mut optimum)?;
     let sensitivity = strategy.sensitivity(request.participation)?;
     let rows = strategy.row_norms()?;
     let evaluation = Evaluation {
@@ -372,6 +408,36 @@ mod tests {
             assert_eq!(best.name, report.chosen);
             assert!(best.gap >= -1e-9 && best.gap < 0.02, "{text}: {best:?}");
         }
+    }
+
+    #[test]
+    fn whoever_watches_sees_every_strategy_and_the_gap_of_the_optimum() {
+        let mut seen = Vec::new();
+        let request = Request::new(Workload::count(), 32);
+        let report = evaluate_watched(&request, &mut |progress| seen.push(progress)).unwrap();
+        let names: Vec<&str> = seen
+            .iter()
+            .filter_map(|progress| match progress {
+                Progress::Strategy { name, .. } => Some(*name),
+                Progress::Optimum { .. } => None,
+            })
+            .collect();
+        assert_eq!(names, strategy::NAMES);
+        let last = seen.iter().rev().find_map(|progress| match progress {
+            Progress::Optimum { gap, .. } => Some(*gap),
+            Progress::Strategy { .. } => None,
+        });
+        assert!(last.is_some_and(|gap| gap < 1e-6), "{last:?}");
+        assert_eq!(
+            report.strategies,
+            evaluate(&request)
+                .unwrap()
+                .strategies
+                .iter()
+                .zip(&report.strategies)
+                .map(|(one, other)| Evaluation { seconds: other.seconds, ..one.clone() })
+                .collect::<Vec<_>>()
+        );
     }
 
     #[test]

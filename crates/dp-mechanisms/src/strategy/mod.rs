@@ -327,11 +327,29 @@ pub fn build_for(
     participation: Participation,
     metric: Metric,
 ) -> Result<Arc<dyn Strategy>> {
+    build_watched(name, workload, steps, participation, metric, &mut |_, _| ())
+}
+
+/// [`build_for`], with a report of what takes long: `progress` is called by the dense program after every
+/// eigendecomposition, with their number and the relative gap that is left.
+///
+/// # Errors
+/// As [`build_for`].
+pub fn build_watched(
+    name: &str,
+    workload: &Workload,
+    steps: usize,
+    participation: Participation,
+    metric: Metric,
+    progress: &mut dyn FnMut(usize, f64),
+) -> Result<Arc<dyn Strategy>> {
     Ok(match known_name(name)? {
         "sqrt" => Arc::new(toeplitz::sqrt(workload, steps)?),
         "normalized-sqrt" => Arc::new(scaled::normalized_repeated(workload, steps, participation, metric)?),
         "scaled-sqrt" => Arc::new(scaled::scaled_repeated(workload, steps, participation, metric)?),
-        "optimal" => Arc::new(optimal::Optimal::repeated(workload, steps, participation, metric)?),
+        "optimal" => {
+            Arc::new(optimal::Optimal::repeated_watched(workload, steps, participation, metric, progress)?)
+        }
         "structured" => Arc::new(structured::Structured::repeated(workload, steps, participation, metric)?),
         "blt" => Arc::new(blt::blt(workload, steps, participation, metric)?),
         "scaled-blt" => Arc::new(scaled_blt::repeated(workload, steps, participation, metric)?),

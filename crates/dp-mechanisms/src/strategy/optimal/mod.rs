@@ -120,11 +120,25 @@ impl Optimal {
         participation: Participation,
         metric: Metric,
     ) -> Result<Self> {
+        Self::repeated_watched(workload, steps, participation, metric, &mut |_, _| ())
+    }
+
+    /// [`Optimal::repeated`], with a report after every eigendecomposition of the single program as in [`Optimal::new`].
+    ///
+    /// # Errors
+    /// As [`Optimal::new`].
+    pub fn repeated_watched(
+        workload: &Workload,
+        steps: usize,
+        participation: Participation,
+        metric: Metric,
+        progress: &mut dyn FnMut(usize, f64),
+    ) -> Result<Self> {
         let objective = match metric {
             Metric::Mse => Objective::Mean,
             Metric::Max => Objective::Max,
         };
-        let single = Self::new(workload, steps, &objective, Options::default(), &mut |_, _| ())?;
+        let single = Self::new(workload, steps, &objective, Options::default(), progress)?;
         if participation.times_within(steps) <= 1 {
             return Ok(single);
         }
