@@ -3,7 +3,8 @@
 //! Columns at least b steps apart may meet in one person. If C has b bands they are orthogonal, and then, whatever the
 //! signs, `Δ² = max_S Σ_{j∈S} X_jj` over the admissible sets S, with `X = CᵀC`: exactly the heaviest set of the diagonal.
 //! Against the optimum without this restriction, found by trying all sets and signs in up to 16 steps, it costs less than
-//! 0.3% wherever the participations can fill the horizon (`times · separation ≥ n`), and a few percent where they cannot.
+//! 0.3% wherever the participations can fill the horizon (`times · separation ≥ n`). Where they cannot, overlapping
+//! columns are better: by 1% for 2:5 in 16 steps, by 5% for 2:3 and 18% for 2:2 in 12.
 //!
 //! The heaviest set is a linear program over an interval matrix, hence without a gap to its dual: it is the least total
 //! price of windows of b consecutive steps (each at its price, and all steps at `times` theirs) such that every step is
@@ -13,8 +14,8 @@
 //!
 //! the product `Δ² · ‖B‖²` is a smooth function of the prices and of the directions of the columns. The program is convex
 //! in X, and X has b bands just when C has, so that there are no local minima to be caught in. Columns are *not* all of
-//! one norm at its optimum: the early ones serve more releases and are measured better, which gains 3 to 15% over unit
-//! columns.
+//! one norm at its optimum: the early ones serve more releases and are measured better, which gains 4% over unit
+//! columns for the count and 13% for momentum 0.9 (4:16 in 64 steps).
 //!
 //! The largest row is approached through power means, which are smooth.
 
