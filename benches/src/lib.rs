@@ -39,6 +39,14 @@ impl Spent {
         Self { elapsed, processor }
     }
 
+    /// How many times the processor time of `other` this is, or nothing where it is too short to be counted.
+    pub fn processor_ratio(&self, other: &Self) -> String {
+        if other.processor < Duration::from_millis(40) {
+            return "-".to_owned();
+        }
+        format!("{:.2}", self.processor.as_secs_f64() / other.processor.as_secs_f64())
+    }
+
     /// The shorter time on the clock, and the time of the processors for both.
     pub fn and(self, other: Self) -> Self {
         Self { elapsed: self.elapsed.min(other.elapsed), processor: self.processor + other.processor }

@@ -30,12 +30,11 @@ pub(super) fn build(
         let operator = Box::new(OnlineToeplitz::new(&core.inverse(steps)?, dimension)?);
         return Ok(around(scaling, Online { operator, z: vec![0.0; dimension] }));
     }
-    let kernel = match kernel.get() {
-        Some(kernel) => Arc::clone(kernel),
-        None => {
-            let made = Arc::new(BlockKernel::new(&core.inverse(steps)?)?);
-            Arc::clone(kernel.get_or_init(|| made))
-        }
+    let kernel = if let Some(kernel) = kernel.get() {
+        Arc::clone(kernel)
+    } else {
+        let made = Arc::new(BlockKernel::new(&core.inverse(steps)?)?);
+        Arc::clone(kernel.get_or_init(|| made))
     };
     Ok(Box::new(Blocks {
         rows: Vec::with_capacity(kernel.block() * dimension),
