@@ -127,13 +127,12 @@ fn against_the_matrix(criterion: &mut Criterion) {
 /// One row of the table.
 fn print_row(what: &str, values: usize, spent: Spent, sampled: Spent, target: &str) {
     let per_value = |time: Duration| time.as_secs_f64() * 1e9 / values as f64;
-    let ratio = |spent: Duration, sampled: Duration| spent.as_secs_f64() / sampled.as_secs_f64();
     println!(
-        "{what:<34} {:>8.2} ns {:>8.2} ns {:>7.2} {:>12.2}   {target}",
+        "{what:<34} {:>8.2} ns {:>8.2} ns {:>7.2} {:>12}   {target}",
         per_value(spent.elapsed),
         per_value(sampled.elapsed),
-        ratio(spent.elapsed, sampled.elapsed),
-        ratio(spent.processor, sampled.processor),
+        spent.elapsed.as_secs_f64() / sampled.elapsed.as_secs_f64(),
+        spent.processor_ratio(&sampled),
     );
 }
 

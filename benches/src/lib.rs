@@ -31,7 +31,9 @@ pub struct Spent {
 impl Spent {
     /// Times the work once.
     pub fn on(work: impl FnOnce()) -> Self {
-        let (start, before) = (Instant::now(), processor_time());
+        // Asking the system takes as long as a short run: the clock starts after it.
+        let before = processor_time();
+        let start = Instant::now();
         work();
         let elapsed = start.elapsed();
         let processor = match (before, processor_time()) {
@@ -39,6 +41,14 @@ impl Spent {
             _ => elapsed,
         };
         Self { elapsed, processor }
+    }
+
+    /// How many times the processor time of `other` this is, or nothing where it is too short to be counted.
+    pub fn processor_ratio(&self, other: &Self) -> String {
+        if other.processor < Duration::from_millis(40) {
+            return "-".to_owned();
+        }
+        format!("{:.2}", self.processor.as_secs_f64() / other.processor.as_secs_f64())
     }
 
     /// The shorter time on the clock, and the time of the processors for both.

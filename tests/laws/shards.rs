@@ -38,7 +38,7 @@ fn a_shard_is_its_range_of_the_whole() {
     for name in SHORT_MEMORY.into_iter().chain(["sqrt", "honaker-full", "group"]) {
         let strategy = build(name, steps);
         for precision in [Precision::Single, Precision::Double] {
-            for (dimension, ranges) in shapes.clone() {
+            for (dimension, ranges) in shapes {
                 let mut whole = shard(strategy.as_ref(), dimension, 0..dimension, precision);
                 let mut parts: Vec<ShardedNoise> = ranges
                     .iter()

@@ -252,6 +252,10 @@ impl ShardedNoise {
 }
 
 impl Tile {
+    #[allow(
+        clippy::large_stack_arrays,
+        reason = "a tile is made for the cache, and threads have room for many"
+    )]
     fn next_with<T: Sample>(
         &mut self,
         source: &mut dyn UnitNoise,

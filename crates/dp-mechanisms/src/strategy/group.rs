@@ -120,14 +120,13 @@ impl Strategy for Group {
 
     fn noise_filter(&self, dimension: usize) -> Result<Box<dyn NoiseFilter>> {
         check_count("dimension", dimension)?;
-        let kernel = match self.kernel.get() {
-            Some(kernel) => Arc::clone(kernel),
-            None => {
-                let (first, second) = self.root.split_at(self.steps());
-                let odd: Vec<f64> = first.iter().zip(second).map(|(a, b)| (a - b) / 2.0).collect();
-                let made = Arc::new(NegacyclicKernel::new(&odd)?);
-                Arc::clone(self.kernel.get_or_init(|| made))
-            }
+        let kernel = if let Some(kernel) = self.kernel.get() {
+            Arc::clone(kernel)
+        } else {
+            let (first, second) = self.root.split_at(self.steps());
+            let odd: Vec<f64> = first.iter().zip(second).map(|(a, b)| (a - b) / 2.0).collect();
+            let made = Arc::new(NegacyclicKernel::new(&odd)?);
+            Arc::clone(self.kernel.get_or_init(|| made))
         };
         let constant = constant_part(self.steps());
         Ok(Box::new(Stationary { kernel, constant, steps: self.steps(), noise: Vec::new(), step: 0 }))

@@ -80,7 +80,7 @@ impl Honaker {
         })
     }
 
-    fn from_below<T: Sample>(&self, dimension: usize, side: Side) -> FromBelow<T> {
+    fn online_filter<T: Sample>(&self, dimension: usize, side: Side) -> FromBelow<T> {
         FromBelow {
             sums: PrefixSums::new(self.steps, dimension, side),
             estimates: Estimates::new(&self.variances, dimension),
@@ -219,7 +219,7 @@ impl Strategy for Honaker {
 
     fn noise_filter(&self, dimension: usize) -> Result<Box<dyn NoiseFilter>> {
         Ok(match self.decoding {
-            Decoding::Online => Box::new(self.from_below::<f64>(dimension, native_side(&self.workload))),
+            Decoding::Online => Box::new(self.online_filter::<f64>(dimension, native_side(&self.workload))),
             Decoding::Full => Box::new(LeastSquares {
                 variances: self.variances.clone(),
                 steps: self.steps,
@@ -232,7 +232,7 @@ impl Strategy for Honaker {
 
     fn compact_filter(&self, dimension: usize) -> Result<Option<Box<dyn NoiseFilter>>> {
         Ok(match self.decoding {
-            Decoding::Online => Some(Box::new(self.from_below::<f32>(dimension, Side::Input))),
+            Decoding::Online => Some(Box::new(self.online_filter::<f32>(dimension, Side::Input))),
             Decoding::Full => None,
         })
     }
@@ -409,9 +409,9 @@ impl LeastSquares {
                 let noise = &mut self.noise[first..];
                 // The same code with a width that the compiler knows.
                 if width == 1 {
-                    sweeps.up(1, start, rows, noise)
+                    sweeps.up(1, start, rows, noise);
                 } else {
-                    sweeps.up(width, start, rows, noise)
+                    sweeps.up(width, start, rows, noise);
                 }
             }
             let noise = &mut self.noise[first..];

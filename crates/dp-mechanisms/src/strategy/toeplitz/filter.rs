@@ -30,12 +30,11 @@ pub(super) fn build(
         let operator = Box::new(OnlineToeplitz::new(&core.inverse(steps)?, dimension)?);
         return Ok(around(scaling, Online { operator, z: vec![0.0; dimension] }));
     }
-    let kernel = match kernel.get() {
-        Some(kernel) => Arc::clone(kernel),
-        None => {
-            let made = Arc::new(BlockKernel::new(&core.inverse(steps)?)?);
-            Arc::clone(kernel.get_or_init(|| made))
-        }
+    let kernel = if let Some(kernel) = kernel.get() {
+        Arc::clone(kernel)
+    } else {
+        let made = Arc::new(BlockKernel::new(&core.inverse(steps)?)?);
+        Arc::clone(kernel.get_or_init(|| made))
     };
     Ok(Box::new(Blocks {
         rows: Vec::with_capacity(kernel.block() * dimension),
@@ -153,6 +152,10 @@ impl<I: Inverse> NoiseFilter for Scaled<I> {
 impl Scaling {
     /// `D1⁻¹` on the rows from `step` on.
     fn undo_rows(&self, step: usize, dimension: usize, rows: &mut [f64]) {
+        if dimension == 1 {
+            // Side by side, without a loop of one round in each.
+            return rows.iter_mut().zip(&self.rows[step..]).for_each(|(value, scale)| *value *= 1.0 / scale);
+        }
         for (row, scale) in rows.chunks_exact_mut(dimension).zip(&self.rows[step..]) {
             multiply(row, 1.0 / scale);
         }
@@ -160,6 +163,9 @@ impl Scaling {
 
     /// `D2⁻¹` on the rows from `step` on.
     fn undo_columns(&self, step: usize, dimension: usize, rows: &mut [f64]) {
+        if dimension == 1 {
+            return rows.iter_mut().zip(&self.column_norms[step..]).for_each(|(value, norm)| *value *= norm);
+        }
         for (row, norm) in rows.chunks_exact_mut(dimension).zip(&self.column_norms[step..]) {
             multiply(row, *norm);
         }
