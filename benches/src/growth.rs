@@ -136,7 +136,7 @@ fn slope(points: &[(f64, f64)]) -> Option<f64> {
 
 /// A Markdown table for every quantity: the exponents, and what the largest size took.
 pub fn markdown(growths: &[Growth]) -> String {
-    let mut text = String::new();
+    let mut parts = Vec::new();
     for quantity in Quantity::ALL {
         let rows: Vec<Vec<String>> = growths
             .iter()
@@ -170,9 +170,9 @@ pub fn markdown(growths: &[Growth]) -> String {
             &format!("ns per {size}"),
             "memory there",
         ];
-        text += &format!("**{quantity}**\n\n{}\n", record::table(&headings, &rows));
+        parts.push(format!("**{quantity}**\n\n{}\n", record::table(&headings, &rows)));
     }
-    text
+    parts.concat()
 }
 
 fn seconds(value: f64) -> String {

@@ -5,6 +5,7 @@
 mod browser;
 mod figures;
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -102,16 +103,11 @@ fn page(root: &Path, quick: bool) -> Result<String> {
         });
     }
     sections.insert(4, Section { name: "costs", title: "What it costs", body: figures::costs()? });
-    let navigation: String = sections
-        .iter()
-        .map(|section| format!("<a href=\"#{}\">{}</a>", section.name, section.title))
-        .collect();
-    let bodies: String = sections
-        .iter()
-        .map(|Section { name, title, body }| {
-            format!("<section id=\"{name}\"><h2>{title}</h2>\n{body}\n</section>\n")
-        })
-        .collect();
+    let (mut navigation, mut bodies) = (String::new(), String::new());
+    for Section { name, title, body } in &sections {
+        write!(navigation, "<a href=\"#{name}\">{title}</a>")?;
+        writeln!(bodies, "<section id=\"{name}\"><h2>{title}</h2>\n{body}\n</section>")?;
+    }
     let record = Record::now("cargo xtask report", ());
     // A script element ends at the first closing tag, whatever stands around it.
     let plans = serde_json::to_string(&plans)?.replace('<', "\\u003c");
