@@ -9,6 +9,7 @@
 //! | [`clip`] | the bound on one person's part in a step |
 //! | [`batches`] | who takes part when, over several epochs |
 //! | [`gradients`], [`durable`] | the live object: gradients in, noisy sums out; continued later, and through crashes |
+//! | [`shard`] | the same for very large models: a range of coordinates at a time, in single precision |
 //! | [`optimizer`] | follow the regularized leader, gradient descent with momentum |
 //! | [`iterates`] | the noise in an optimizer's iterates, for any strategy |
 //! | [`regret`] | what a run lost, measured and bounded |
@@ -26,6 +27,7 @@ pub mod iterates;
 pub mod model;
 pub mod optimizer;
 pub mod regret;
+pub mod shard;
 pub mod train;
 
 pub use batches::CyclicBatches;
@@ -35,3 +37,4 @@ pub use error::{Error, Result};
 pub use gradients::{PrivateGradients, Step};
 pub use optimizer::{Domain, Ftrl, Rates, Sgd};
 pub use regret::{Regret, RegretBound};
+pub use shard::GradientShard;

@@ -6,4 +6,5 @@ mod gradients;
 mod momentum;
 mod optimizers;
 mod regret;
+mod shard;
 mod training;

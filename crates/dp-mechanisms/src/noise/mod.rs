@@ -50,6 +50,14 @@ impl Seed {
         Self(bytes)
     }
 
+    /// A secret that several machines share, each of which makes the noise of its own coordinates
+    /// ([`ShardedNoise`]). It must come from a cryptographic generator, travel over a channel that nobody else reads, and
+    /// never serve a second run: whoever knows it can subtract the noise, and two runs with one noise give away the
+    /// difference of their data.
+    pub fn shared(secret: [u8; 32]) -> Self {
+        Self(secret)
+    }
+
     /// The same secret once more, for the two parts of one mechanism.
     pub(crate) fn duplicate(&self) -> Self {
         Self(self.0)
