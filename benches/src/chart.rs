@@ -10,7 +10,7 @@ use plotters::prelude::*;
 pub enum Axis {
     /// Equal steps.
     Linear,
-    /// Equal ratios; values must be positive.
+    /// Equal ratios, of positive values.
     Logarithmic,
 }
 
@@ -19,7 +19,8 @@ pub enum Axis {
 pub struct Line {
     /// What the legend says.
     pub label: String,
-    /// Its points, from left to right; points that are not finite are left out.
+    /// Its points, from left to right. Points that are not finite, or that a logarithmic axis has no place for, are left
+    /// out.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -75,8 +76,10 @@ type Failure = Box<dyn std::error::Error>;
 
 fn draw(root: &DrawingArea<SVGBackend<'_>, Shift>, chart: &Chart) -> Result<(), Failure> {
     root.fill(&WHITE)?;
-    let x = extent(chart, chart.horizontal.1, |point| point.0)?;
-    let y = extent(chart, chart.vertical.1, |point| point.1)?;
+    // Room for the legend above the lines.
+    let headroom = if chart.lines.len() > 1 { 0.1 + 0.05 * chart.lines.len() as f64 } else { 0.05 };
+    let x = extent(chart, chart.horizontal.1, 0.02, |point| point.0)?;
+    let y = extent(chart, chart.vertical.1, headroom, |point| point.1)?;
     match (chart.horizontal.1, chart.vertical.1) {
         (Axis::Linear, Axis::Linear) => draw_in(root, chart, x, y),
         (Axis::Linear, Axis::Logarithmic) => draw_in(root, chart, x, y.log_scale()),
@@ -119,7 +122,7 @@ where
         .bold_line_style(BLACK.mix(0.13))
         .draw()?;
     for (line, colour) in chart.lines.iter().zip(COLOURS.iter().cycle()) {
-        let points: Vec<(f64, f64)> = finite(line).collect();
+        let points: Vec<(f64, f64)> = drawable(chart, line).collect();
         canvas
             .draw_series(LineSeries::new(points.iter().copied(), colour.stroke_width(2)))?
             .label(&line.label)
@@ -142,31 +145,29 @@ where
     Ok(())
 }
 
-fn finite(line: &Line) -> impl Iterator<Item = (f64, f64)> {
-    line.points.iter().copied().filter(|(x, y)| x.is_finite() && y.is_finite())
+fn drawable<'a>(chart: &Chart, line: &'a Line) -> impl Iterator<Item = (f64, f64)> + use<'a> {
+    let fits = |axis: Axis| move |value: f64| value.is_finite() && (axis == Axis::Linear || value > 0.0);
+    let (horizontally, vertically) = (fits(chart.horizontal.1), fits(chart.vertical.1));
+    line.points.iter().copied().filter(move |(x, y)| horizontally(*x) && vertically(*y))
 }
 
-/// The range of a coordinate, with some air around it.
+/// The range of a coordinate, with some air below it and a share of its length above.
 fn extent(
     chart: &Chart,
     axis: Axis,
+    above: f64,
     coordinate: impl Fn((f64, f64)) -> f64,
 ) -> Result<std::ops::Range<f64>, Failure> {
-    let values = || chart.lines.iter().flat_map(finite).map(&coordinate);
+    let on_axis = |value: f64| if axis == Axis::Logarithmic { value.ln() } else { value };
+    let values =
+        || chart.lines.iter().flat_map(|line| drawable(chart, line)).map(|point| on_axis(coordinate(point)));
     let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max));
     if !(low <= high) {
         return Err("there are no points".into());
     }
-    Ok(match axis {
-        Axis::Logarithmic if !(low > 0.0) => {
-            return Err(format!("{low} has no place on a logarithmic axis").into());
-        }
-        Axis::Logarithmic => low / 1.2..high * 1.2,
-        Axis::Linear => {
-            let air = if high > low { 0.05 * (high - low) } else { 1.0 };
-            low - air..high + air
-        }
-    })
+    let length = if high > low { high - low } else { 1.0 };
+    let (low, high) = (low - 0.03 * length, high + above * length);
+    Ok(if axis == Axis::Logarithmic { low.exp()..high.exp() } else { low..high })
 }
 
 /// A number as a person would write it on an axis.
@@ -208,7 +209,7 @@ mod tests {
     #[test]
     fn what_cannot_be_drawn_is_refused() {
         assert!(svg(&chart(Axis::Linear, vec![])).is_err());
-        assert!(svg(&chart(Axis::Logarithmic, vec![(0.0, 1.0)])).is_err());
+        assert!(svg(&chart(Axis::Logarithmic, vec![(0.0, 1.0), (1.0, -2.0)])).is_err());
     }
 
     #[test]
