@@ -95,8 +95,8 @@ pub struct Growth {
 }
 
 /// Below these the fixed costs of a run hide how it grows.
-const SMALLEST_SECONDS: f64 = 1e-4;
-const SMALLEST_BYTES: u64 = 1 << 22;
+const SMALLEST_SECONDS: f64 = 1e-5;
+const SMALLEST_BYTES: u64 = 1 << 20;
 
 impl Growth {
     /// Fits the exponents of measured costs.
@@ -118,9 +118,9 @@ impl Growth {
     }
 }
 
-/// The slope of the least squares line through the logarithms of at least four points.
+/// The slope of the least squares line through the logarithms of at least three points.
 fn slope(points: &[(f64, f64)]) -> Option<f64> {
-    if points.len() < 4 {
+    if points.len() < 3 {
         return None;
     }
     let logs: Vec<(f64, f64)> = points.iter().map(|(x, y)| (x.ln(), y.ln())).collect();
@@ -248,9 +248,9 @@ mod tests {
             let found = growth(power).time_exponent.unwrap();
             assert!((found - power).abs() < 1e-9, "{found} for {power}");
         }
-        // Memory below 4 MiB does not count: four of the seven sizes are left here.
+        // Memory below 1 MiB does not count: six of the seven sizes are left here.
         assert!((growth(1.0).memory_exponent.unwrap() - 1.0).abs() < 1e-3);
-        assert_eq!(slope(&[(1.0, 1.0), (2.0, 2.0), (4.0, 4.0)]), None);
+        assert_eq!(slope(&[(1.0, 1.0), (2.0, 2.0)]), None);
     }
 
     #[test]
