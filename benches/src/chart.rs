@@ -64,12 +64,17 @@ pub fn svg(chart: &Chart) -> Result<String> {
     Ok(text)
 }
 
-/// An SVG document for a page with light and dark paper: the page's own text colour in place of black, and no paper of
-/// its own.
+/// An SVG document for a page with light and dark paper: the page's own text colour in place of black and nearly black, and
+/// no paper of its own.
 pub fn themed(svg: &str) -> String {
-    svg.replace("#000000", "currentColor")
-        .replace("fill=\"#FFFFFF\"", "fill=\"none\"")
-        .replace("stroke=\"#FFFFFF\"", "stroke=\"none\"")
+    [
+        ("#000000", "currentColor"),
+        ("#282828", "currentColor"),
+        ("fill=\"#FFFFFF\"", "fill=\"none\""),
+        ("stroke=\"#FFFFFF\"", "stroke=\"none\""),
+    ]
+    .iter()
+    .fold(svg.to_owned(), |text, (fixed, themed)| text.replace(fixed, themed))
 }
 
 type Failure = Box<dyn std::error::Error>;

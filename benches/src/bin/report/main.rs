@@ -144,7 +144,7 @@ fn picture(root: &Path) -> Result<String> {
         ("demo.svg", "The published totals, and the error of both strategies."),
         (
             "learning.svg",
-            "Private training on handwritten digits: accuracy against ε (cargo xtask train --compare).",
+            "Private training on handwritten digits: accuracy against ε (<code>cargo xtask compare-training</code>).",
         ),
     ] {
         let path = root.join("docs").join(file);
@@ -170,6 +170,7 @@ fn plans(quick: bool) -> Result<Vec<Report>> {
             for metric in [Metric::Mse, Metric::Max] {
                 let request =
                     Request { metric, time: Duration::from_secs(3), ..Request::new(workload.clone(), steps) };
+                bar.inc(1);
                 plans
                     .push(planner::evaluate(&request).with_context(|| format!("{text} over {steps} steps"))?);
             }
