@@ -426,7 +426,7 @@ pub(crate) fn orthogonal_columns(squared_norms: &[f64], participation: Participa
 ///
 /// # Privacy
 /// Single participation: the longest *column* (rows say nothing about privacy). Repeated participation: exact
-/// for a triangular matrix with bands no wider than the separation ([`orthogonal_columns`]); otherwise from the Gram
+/// for a triangular matrix with bands no wider than the separation (their heaviest set); otherwise from the Gram
 /// matrix `G = CᵀC`, for every admissible set S has `‖Σ_{j∈S} C_j u_j‖² ≤ Σ_{i,j∈S} |G_ij|` for contributions of norm at
 /// most 1. The smaller of two bounds on the largest such sum is taken, each found exactly by dynamic programming:
 ///

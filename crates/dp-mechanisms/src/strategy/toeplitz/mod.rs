@@ -7,7 +7,7 @@
 //! | quantity | without scaling | with scaling |
 //! |---|---|---|
 //! | sensitivity (single) | `Σ c_k²` | the columns are normalized: 1 |
-//! | sensitivity (repeated) | see [`sensitivity::toeplitz`] | of [`Columns`] |
+//! | sensitivity (repeated) | see [`sensitivity::toeplitz`] | by what the columns are known to be |
 //! | noise | `ξ = T⁻¹ z` | `ξ_t = (T⁻¹ D1⁻¹ z)_t / D2_t` |
 //! | decoder | `b = a/c` | column i is A applied to `D2_j⁻¹ t⁻¹_{j-i} / d_i` |
 
