@@ -158,10 +158,33 @@ fn refuses_with_the_place_and_a_remedy() {
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", text(&output.stderr));
         assert!(text(&output.stderr).contains(message), "{message}: {}", text(&output.stderr));
     }
-    let unsaid = dp(&["train", "--epsilon", "1", "--delta", "1e-5"]);
-    assert_eq!(unsaid.status.code(), Some(2));
-    assert!(text(&unsaid.stderr).contains("--relation"), "{}", text(&unsaid.stderr));
     assert!(text(&dp(&["train"]).stderr).contains("no privacy budget"));
+}
+
+#[test]
+fn what_is_protected_is_said_also_where_it_was_not_asked_for() {
+    let train = [
+        "train",
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-5",
+        "--strategy",
+        "sqrt",
+        "--epochs",
+        "1",
+        "--batch",
+        "360",
+    ];
+    for (relation, protected) in [
+        (&[][..], "whether any one training example was used at all"),
+        (&["--relation", "replace"], "what any one training example was"),
+    ] {
+        let output = dp(&[&train[..], relation].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert!(said.contains(protected), "{said}");
+    }
 }
 
 #[test]

@@ -35,8 +35,8 @@ pub(crate) struct Train {
     #[arg(long, value_enum, default_value = "momentum")]
     workload: Correlated,
     /// What is protected: that a person is there at all (zero-out), or what the person's data is (replace)
-    #[arg(long, value_name = "zero-out|replace")]
-    relation: Option<Relation>,
+    #[arg(long, value_name = "zero-out|replace", default_value = "zero-out")]
+    relation: Relation,
     /// Keep the state here, sealed, and the model beside it in FILE.model, so that the run can be continued
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
@@ -180,18 +180,13 @@ impl Train {
             return Ok(trainer.start_without_privacy()?);
         }
         let budget = self.budget.required()?;
-        let relation = self.relation.ok_or_else(|| {
-            Usage::error(
-                "say what is protected: --relation zero-out, or --relation replace for twice the noise",
-            )
-        })?;
         let workload = trainer.workload(self.workload.aim())?;
         let batches = trainer.batches();
         let choosing = spinner("choosing and calibrating the noise");
         let strategy =
             arguments::strategy(&self.strategy, &workload, batches.steps(), batches.participation())?;
         choosing.finish_and_clear();
-        let privacy = Privacy { strategy, relation, budget };
+        let privacy = Privacy { strategy, relation: self.relation, budget };
         match (&self.state, self.reproducible_seed) {
             (None, None) => Ok(trainer.start(&privacy)?),
             (None, Some(seed)) => Ok(trainer.start_reproducible(&privacy, seed)?),
