@@ -181,7 +181,7 @@ fn coordinates_are_independent() {
             noise.skip_to(2, &mut out).unwrap();
             column.assign(&ndarray::ArrayView1::from(&out[dimension - 12..]));
         }
-        let norm = case.strategy.row_norms().unwrap().squared[1].sqrt();
+        let norm = case.strategy.row_norms().unwrap().at(1).unwrap().sqrt();
         check(&draws, (Array2::<f64>::eye(12) * norm).view(), &case.context());
     }
 }

@@ -119,8 +119,7 @@ impl Protocol {
     fn integrated_deviation(&self) -> Result<f64> {
         let intervals = self.intervals();
         if intervals > INTEGRATED_LIMIT {
-            return Ok(self.plan.sigma()
-                * self.plan.row_norms().squared.iter().map(|square| square.sqrt()).sum::<f64>()
+            return Ok(self.plan.sigma() * self.plan.row_norms().iter().map(f64::sqrt).sum::<f64>()
                 / intervals as f64);
         }
         // Up to σ/w, column k holds the coefficients by which z enters the integral up to border k.

@@ -128,8 +128,8 @@ impl RegretBound {
         }
         let steps = plan.steps() as f64;
         // The noise of the last prefix sum moves no iterate that is played.
-        let before_last = &plan.row_norms().squared[..plan.steps() - 1];
-        let noise = norms::compensated_sum(before_last.iter().map(|squared| squared.sqrt())) / steps;
+        let before_last = plan.row_norms().iter().take(plan.steps() - 1);
+        let noise = norms::compensated_sum(before_last.map(f64::sqrt)) / steps;
         let noise = (dimension as f64).sqrt() * plan.sigma() * noise;
         let per_lambda = gradient_norm * (0.5 * gradient_norm + noise);
         Ok(Self { steps, per_lambda, distance })

@@ -62,10 +62,39 @@ pub fn spectral(a: ArrayView2<f64>) -> Result<f64> {
 /// The Schatten 1-norm of the n×n prefix-sum matrix (ones on and below the diagonal) in closed form:
 /// `Σ_{i=1}^{n} 1/(2 sin((2i-1)π/(4n+2)))`, its singular values.
 ///
-/// **Complexity** O(n).
+/// **Complexity** that of [`cosecant_sum`].
 pub fn count_schatten1(n: usize) -> f64 {
-    let step = PI / (4.0 * n as f64 + 2.0);
-    compensated_sum((1..=n).map(|i| 0.5 / ((2.0 * i as f64 - 1.0) * step).sin()))
+    0.5 * cosecant_sum(2 * n + 1)
+}
+
+/// `Σ_{i ≤ n/2} 1/sin((2i-1)π/(2n))`, the half of a regular grid of cosecants that rises from the middle to the pole.
+///
+/// The first few thousand terms are added up; the rest is the Euler–Maclaurin formula with two corrections. Even derivatives
+/// of the cosecant are positive, so that the first correction left out bounds the error: less than an ulp of the sum.
+///
+/// **Complexity** O(1).
+pub fn cosecant_sum(n: usize) -> f64 {
+    const ONE_BY_ONE: usize = 4096;
+    let count = n / 2;
+    let step = PI / n as f64;
+    let point = |i: usize| (i as f64 + 0.5) * step;
+    let first = count.min(ONE_BY_ONE);
+    let head = (0..first).map(|i| 1.0 / point(i).sin());
+    if first == count {
+        return compensated_sum(head);
+    }
+    // Value, integral, first and third derivative.
+    let at = |x: f64| {
+        let (csc, cot) = (1.0 / x.sin(), 1.0 / x.tan());
+        (csc, (0.5 * x).tan().ln(), -csc * cot, -csc * cot * (6.0 * csc * csc - 1.0))
+    };
+    let (left, right) = (at(point(first)), at(point(count - 1)));
+    compensated_sum(head.chain([
+        (right.1 - left.1) / step,
+        0.5 * (left.0 + right.0),
+        step / 12.0 * (right.2 - left.2),
+        -step.powi(3) / 720.0 * (right.3 - left.3),
+    ]))
 }
 
 /// The sum of the values with Neumaier's compensation: the error is a few ulps of the result plus n ε² Σ|v|.
@@ -168,6 +197,15 @@ mod tests {
             26.159_249_453_705_932,
             max_relative = 1e-13
         );
+    }
+
+    #[test]
+    fn cosecants_are_added_up() {
+        for n in [0, 1, 2, 3, 8191, 8192, 8193, 8194, 8195, 8200, 20_001, 1 << 17, (1 << 20) + 1] {
+            let one_by_one =
+                compensated_sum((1..=n / 2).map(|i| 1.0 / ((2 * i - 1) as f64 * PI / (2 * n) as f64).sin()));
+            assert_relative_eq!(cosecant_sum(n), one_by_one, max_relative = 1e-14);
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use dp_linalg::{dense, norms};
 use ndarray::{Array1, Array2, ArrayView2};
 use serde::Serialize;
 
+use crate::certificate;
 use crate::error::{Error, Result, check_count, check_positive};
 use crate::sensitivity::Participation;
 use crate::workload::{Kind, Workload};
@@ -29,10 +30,13 @@ impl LowerBound {
 /// The largest number of steps for which a bound may decompose a matrix.
 pub const DENSE_LIMIT: usize = 2048;
 
+/// The same for workloads with a bidiagonal inverse, whose singular values are summed in O(n).
+const BIDIAGONAL_LIMIT: usize = 1 << 16;
+
 /// `E2 ≥ (‖A‖_1 / n)²` for the count, from its singular values `1/(2 sin((2i-1)π/(4n+2)))`.
 ///
 /// # Complexity
-/// O(n).
+/// O(1).
 pub fn schatten_count(steps: usize) -> f64 {
     (norms::count_schatten1(steps) / steps as f64).powi(2)
 }
@@ -102,6 +106,13 @@ pub fn participation_factor(weights: &[f64], participation: Participation) -> f6
     total / largest.max(total / times as f64)
 }
 
+/// [`participation_factor`] of so many equal weights.
+pub fn equal_participation_factor(columns: usize, participation: Participation) -> f64 {
+    let times = participation.times_within(columns).max(1);
+    let windows = columns as f64 / participation.separation().min(columns) as f64;
+    if times == 1 { 1.0 } else { windows.min(times as f64) }
+}
+
 /// The dual weights `v = diag(X⁻¹ AᵀA X⁻¹)` of a strategy with Gram matrix `X = CᵀC`: optimal at the optimum, and
 /// close to it for a strategy that is close.
 ///
@@ -139,10 +150,8 @@ pub fn mathias_count_upper(steps: usize) -> f64 {
 
 /// `γ̂(n) = (1/n) Σ_j 1/|sin((2j-1)π/(2n))|`.
 pub fn mathias_gamma(steps: usize) -> f64 {
-    let n = steps as f64;
-    norms::compensated_sum(
-        (1..=steps).map(|j| 1.0 / ((2.0 * j as f64 - 1.0) * std::f64::consts::PI / (2.0 * n)).sin().abs()),
-    ) / n
+    // Both halves are alike; an odd number has the sine of a right angle between them.
+    (2.0 * norms::cosecant_sum(steps) + (steps % 2) as f64) / steps as f64
 }
 
 /// For a non-increasing Toeplitz workload with `a_0 = 1`: `E∞ ≥ 4/(4 - a_1²)` from its first two steps.
@@ -234,21 +243,33 @@ pub fn parity_queries(d: usize, w: usize, epsilon: f64) -> Result<f64> {
     any_mechanism(binomial(d, w), epsilon)
 }
 
+/// How many steps the bound of [`mean`] takes at once.
+pub(crate) fn block(workload: &Workload, steps: usize) -> usize {
+    steps.min(match workload.kind() {
+        Kind::Count => usize::MAX,
+        Kind::Average | Kind::Exponential { .. } => BIDIAGONAL_LIMIT,
+        _ => DENSE_LIMIT,
+    })
+}
+
 /// The best bound on E2 that can be computed for a workload without a given strategy.
 ///
 /// # Errors
 /// Zero steps, or what the numeric core refuses.
 pub fn mean(workload: &Workload, steps: usize) -> Result<LowerBound> {
     check_count("steps", steps)?;
-    if *workload.kind() == Kind::Count {
-        return Ok(LowerBound { value: schatten_count(steps), kind: "schatten" });
-    }
-    if steps <= DENSE_LIMIT {
-        return Ok(LowerBound { value: schatten(workload.materialize(steps)?.view())?, kind: "schatten" });
-    }
-    if workload.series(DENSE_LIMIT)?.is_some() {
-        let block = schatten(workload.materialize(DENSE_LIMIT)?.view())?;
-        return Ok(LowerBound { value: from_blocks(block, DENSE_LIMIT, steps), kind: "schatten of blocks" });
+    let block = block(workload, steps);
+    if block == steps || workload.series(1)?.is_some() {
+        let singular_values = match workload.kind() {
+            Kind::Count => Some(schatten_count(block)),
+            _ => certificate::bidiagonal_certificate(workload, &vec![1.0; block])?,
+        };
+        let bound = match singular_values {
+            Some(bound) => bound,
+            None => schatten(workload.materialize(block)?.view())?,
+        };
+        let kind = if block == steps { "schatten" } else { "schatten of blocks" };
+        return Ok(LowerBound { value: from_blocks(bound, block, steps), kind });
     }
     // The diagonal alone: ‖b_t‖·‖C[:,t]‖ ≥ |A_tt|.
     let diagonal = (0..steps).map(|t| match workload.kind() {
@@ -263,18 +284,26 @@ pub fn mean(workload: &Workload, steps: usize) -> Result<LowerBound> {
 /// # Errors
 /// Zero steps, or what the numeric core refuses.
 pub fn max(workload: &Workload, steps: usize) -> Result<LowerBound> {
-    // The largest of several numbers is at least their mean.
-    let mean = mean(workload, steps)?;
-    let mut bound = LowerBound { value: mean.value, kind: mean.kind };
+    max_above(mean(workload, steps)?, workload, steps)
+}
+
+/// [`max`], given a bound on the mean: the largest of several numbers is at least that.
+pub(crate) fn max_above(mean: LowerBound, workload: &Workload, steps: usize) -> Result<LowerBound> {
+    let mut bound = mean;
     if *workload.kind() == Kind::Count {
         bound = bound.or(LowerBound { value: mathias_count(steps), kind: "mathias" });
     }
     if *workload.kind() == Kind::Average {
         bound = bound.or(LowerBound { value: 1.0, kind: "first step" });
     }
-    if let Some(series) = workload.series(steps)? {
-        let monotone = series.windows(2).all(|pair| pair[0] >= pair[1]) && series[steps - 1] >= 0.0;
-        if steps >= 2 && monotone {
+    // Whether the weights decrease is known of all but those that were given one by one.
+    let length = match workload.kind() {
+        Kind::Weights { weights } => steps.min(weights.len() + 1),
+        _ => steps.min(2),
+    };
+    if let Some(series) = workload.series(length)? {
+        let monotone = series.windows(2).all(|pair| pair[0] >= pair[1]) && series[length - 1] >= 0.0;
+        if length >= 2 && monotone {
             let value = series[0] * series[0] * two_steps(series[1] / series[0])?;
             bound = bound.or(LowerBound { value, kind: "two steps" });
         }
@@ -322,6 +351,8 @@ mod tests {
         for (times, separation) in [(2, 1), (2, 3), (3, 2), (8, 1), (4, 2), (5, 3), (2, 8)] {
             let participation = Participation::repeated(times, separation).unwrap();
             let factor = participation_factor(&weights, participation);
+            let equal = participation_factor(&[0.5; 8], participation);
+            assert!((equal_participation_factor(8, participation) / equal - 1.0).abs() < 1e-15);
             if participation.times_within(8) == 1 {
                 assert_eq!(factor, 1.0);
                 continue;

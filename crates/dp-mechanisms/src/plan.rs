@@ -91,7 +91,7 @@ impl Plan {
     /// The standard deviation `σ‖b_t‖` of each coordinate of the release of step `t`, counted from 1.
     pub fn standard_deviation(&self, step: usize) -> Option<f64> {
         let index = step.checked_sub(1)?;
-        self.rows.squared.get(index).map(|squared| self.sigma * squared.sqrt())
+        self.rows.at(index).map(|squared| self.sigma * squared.sqrt())
     }
 
     /// The squared row norms behind the standard deviations.

@@ -261,7 +261,7 @@ fn evaluate_one(
         max_se: sensitivity.squared * rows.max(),
         gap: f64::NAN,
         memory: strategy.memory(request.dimension),
-        exact: rows.exact,
+        exact: rows.is_exact(),
         seconds: start.elapsed().as_secs_f64(),
     };
     Ok((evaluation, strategy))
@@ -345,8 +345,9 @@ pub fn main_participation(footprint: &Footprint) -> Participation {
 /// The best bounds: closed forms, what building the strategies proved, and dual certificates where they are
 /// affordable.
 fn lower_bounds(request: &Request, found: &[(Evaluation, Arc<dyn Strategy>)]) -> Result<Bounds> {
-    let mut mean = bounds::mean(&request.workload, request.steps)?;
-    let mut max = bounds::max(&request.workload, request.steps)?;
+    let closed_form = bounds::mean(&request.workload, request.steps)?;
+    let mut mean = closed_form.clone();
+    let mut max = bounds::max_above(closed_form.clone(), &request.workload, request.steps)?;
     for (metric, value) in found.iter().filter_map(|(_, strategy)| strategy.proven_lower_bound()) {
         let bound = LowerBound { value, kind: "optimality certificate" };
         match metric {
@@ -372,11 +373,11 @@ fn lower_bounds(request: &Request, found: &[(Evaluation, Arc<dyn Strategy>)]) ->
         mean = mean.or(raised(bounds::dual_certificate(matrix.view(), &weights)?, &weights));
     }
     // The Schatten bound is the certificate of equal weights.
-    let schatten = bounds::mean(&request.workload, request.steps)?;
+    let schatten = closed_form;
     if schatten.kind != "diagonal" {
-        let blocks = request.steps.max(bounds::DENSE_LIMIT) / bounds::DENSE_LIMIT * bounds::DENSE_LIMIT;
-        let columns = if schatten.kind == "schatten" { request.steps } else { blocks };
-        let factor = bounds::participation_factor(&vec![1.0; columns], request.participation);
+        let block = bounds::block(&request.workload, request.steps);
+        let columns = request.steps / block * block;
+        let factor = bounds::equal_participation_factor(columns, request.participation);
         let kind = if factor > 1.0 { "schatten, repeated participation" } else { schatten.kind };
         mean = mean.or(LowerBound { value: schatten.value * factor, kind });
     }

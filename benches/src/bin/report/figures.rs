@@ -54,7 +54,7 @@ pub(crate) fn accuracy(quick: bool) -> Result<String> {
         let strategy = strategy::build(name, &count, steps, Participation::Single)?;
         let squared = strategy.sensitivity(Participation::Single)?.squared;
         let rows = strategy.row_norms()?;
-        let points = rows.squared.iter().zip(1..).map(|(row, t)| (f64::from(t), squared * row)).collect();
+        let points = rows.iter().zip(1..).map(|(row, t)| (f64::from(t), squared * row)).collect();
         lines.push(Line { label: name.to_owned(), points });
     }
     let over_steps = Chart {

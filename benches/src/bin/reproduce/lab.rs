@@ -65,7 +65,7 @@ pub(crate) fn max_error(name: &str, workload: &str, steps: usize) -> Result<f64>
 /// The squared error of every release, `Δ²‖b_t‖²`.
 pub(crate) fn errors_of(strategy: &dyn Strategy) -> Result<Vec<f64>> {
     let squared = sensitivity(strategy)?;
-    Ok(strategy.row_norms()?.squared.iter().map(|norm| squared * norm).collect())
+    Ok(strategy.row_norms()?.iter().map(|norm| squared * norm).collect())
 }
 
 /// `Σ_{k<n} c_k²` of the square root of the count, for n = 1, 2, … up to the longest.

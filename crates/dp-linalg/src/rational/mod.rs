@@ -13,11 +13,11 @@ mod sums;
 
 pub use crate::buffers::Sample;
 pub use stream::RationalStream;
-pub use sums::Sum;
+pub use sums::{Mode, Sum, sum_of_squares};
 
 use crate::error::{Error, Result, check_finite, check_length};
 use crate::norms::compensated_sum;
-use roots::{Mode, reciprocal_modes};
+use roots::reciprocal_modes;
 use sums::power;
 
 /// A pole of the workload this close (relative to the larger gap) to a pole of `c⁻¹` makes the partial fractions cancel.
@@ -154,107 +154,52 @@ impl Rational {
     pub fn sum_of_squares(&self, n: usize) -> f64 {
         let Some(rest) = n.checked_sub(1) else { return 0.0 };
         let modes: Vec<Mode> = self.modes().collect();
-        1.0 + quadratic_form(&modes, Sum::Plain, rest)
+        1.0 + sum_of_squares(&modes, Sum::Plain, rest)
     }
 
-    /// `‖B‖_F²` for the n×n Toeplitz matrix B of `b(x) = c(x)⁻¹/(1-x)`, prefix sums behind the inverse operator:
-    /// `Σ_{t≤n} Σ_{k<t} b_k²`.
+    /// `b(x) = c(x)⁻¹ / Π_m (1 - p_m x)`, `p_m = 1 - gap_m`, as a sum of geometric sequences: the decoder of a workload that is
+    /// such a product. Nothing where two poles come too close to each other for that to keep its digits, or the weights of
+    /// c have both signs.
     ///
-    /// **Complexity** O(k²) when all weights have one sign; O(n k) otherwise, where no closed form in real numbers exists.
-    pub fn prefix_sum_of_squares(&self, n: usize) -> f64 {
-        self.quotient_sum(0.0, Sum::Triangular, n)
-    }
-
-    /// The last and largest squared row norm of the matrix of [`Rational::prefix_sum_of_squares`], `Σ_{k<n} b_k²`.
+    /// With `1/c = 1 + Σ_i ω̂_i x/(1 - θ̂_i x)` the weights are `ω̂_i θ̂_i^{M-1}/Π_m (θ̂_i - p_m)` at the poles of the inverse and
+    /// `p_m^{M-1}/(c(1/p_m) Π_{l≠m} (p_m - p_l))` at the M others. For positive weights and one p above every pole of c, all of
+    /// them are positive: nothing cancels in sums of squares.
     ///
-    /// **Complexity** as there.
-    pub fn prefix_row_sum_of_squares(&self, n: usize) -> f64 {
-        self.quotient_sum(0.0, Sum::Plain, n)
-    }
-
-    /// [`Rational::prefix_sum_of_squares`] with exponential decay: `b(x) = c(x)⁻¹/(1-x/α)`, α ≥ 1.
+    /// **Complexity** O(k²) up to the number of bits.
     ///
-    /// **Complexity** as there; also O(n k) when 1/α is within one percent (of the gaps) of a pole of the inverse.
-    ///
-    /// # Errors
-    /// α is not a finite number of at least 1.
-    pub fn decayed_sum_of_squares(&self, alpha: f64, n: usize) -> Result<f64> {
-        Ok(self.quotient_sum(gap_of_decay(alpha)?, Sum::Triangular, n))
-    }
-
-    /// The last and largest squared row norm of the matrix of [`Rational::decayed_sum_of_squares`].
-    ///
-    /// **Complexity** as there.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn decayed_row_sum_of_squares(&self, alpha: f64, n: usize) -> Result<f64> {
-        Ok(self.quotient_sum(gap_of_decay(alpha)?, Sum::Plain, n))
-    }
-
-    /// The chosen sum of `b_k²` for `b = c⁻¹/(1 - p x)`, `p = 1 - gap`.
-    fn quotient_sum(&self, gap: f64, sum: Sum, n: usize) -> f64 {
-        match self.quotient_modes(gap) {
-            Some(modes) => quadratic_form(&modes, sum, n),
-            None => self.quotient_sum_term_by_term(1.0 - gap, sum, n),
-        }
-    }
-
-    /// `b_k = r p^k + Σ_i β_i θ̂_i^k` with `r = 1/c` at the pole and `β_i = -ω̂_i/(p - θ̂_i)`, where that is well conditioned.
-    ///
-    /// For positive weights and p above every pole of c, all of r and β are positive: nothing cancels in the sums.
-    fn quotient_modes(&self, gap: f64) -> Option<Vec<Mode>> {
+    /// # Example
+    /// ```
+    /// use dp_linalg::rational::{Rational, Sum, sum_of_squares};
+    /// let c = Rational::new(vec![0.5], vec![0.25])?;
+    /// // Prefix sums of 1/c = 1 - x/4 - x²/16 - …
+    /// let modes = c.quotient_modes(&[0.0]).unwrap();
+    /// let squared = 1.0 + 0.75_f64.powi(2) + 0.6875_f64.powi(2);
+    /// assert!((sum_of_squares(&modes, Sum::Plain, 3) - squared).abs() < 1e-15);
+    /// # Ok::<(), dp_linalg::Error>(())
+    /// ```
+    pub fn quotient_modes(&self, gaps: &[f64]) -> Option<Vec<Mode>> {
         let mut modes = self.inverse_modes().ok()?;
+        let order = gaps.len() as i32 - 1;
         for mode in &mut modes {
-            let distance = mode.gap - gap;
-            if distance.abs() <= COINCIDENT * mode.gap.max(gap) {
-                return None;
-            }
-            mode.weight /= -distance;
+            mode.weight *= (1.0 - mode.gap).powi(order) * distances(mode.gap, gaps)?;
         }
-        let value = 1.0 + compensated_sum(self.modes().map(|mode| mode.weight / (mode.gap - gap)));
-        // A pole of c exactly at p makes the value infinite and the residue 0, which is right.
-        modes.push(Mode { gap, weight: 1.0 / value });
+        for (index, &gap) in gaps.iter().enumerate() {
+            let others: Vec<f64> = [&gaps[..index], &gaps[index + 1..]].concat();
+            let value = 1.0 + compensated_sum(self.modes().map(|mode| mode.weight / (mode.gap - gap)));
+            // A pole of c exactly at p makes the value infinite and the residue 0, which is right.
+            modes.push(Mode { gap, weight: (1.0 - gap).powi(order) * distances(gap, &others)? / value });
+        }
         Some(modes)
     }
-
-    /// The same sum from the recurrence of `b`, O(n k).
-    fn quotient_sum_term_by_term(&self, pole: f64, sum: Sum, n: usize) -> f64 {
-        let mut buffers = vec![0.0; self.buffers()];
-        let mut term = 0.0;
-        let mut impulse = 1.0;
-        compensated_sum((0..n).map(|k| {
-            let mut inverse = impulse;
-            for (&omega, &buffer) in self.omega.iter().zip(&buffers) {
-                inverse -= omega * buffer;
-            }
-            for (&theta, buffer) in self.theta.iter().zip(&mut buffers) {
-                *buffer = theta * *buffer + inverse;
-            }
-            impulse = 0.0;
-            term = pole * term + inverse;
-            term * term * sum.weight(k, n)
-        }))
-    }
 }
 
-/// `Σ_{i,l} w_i w_l S((1-γ_i)(1-γ_l), n)`, the chosen sum of the squares of `Σ_i w_i (1-γ_i)^k`.
-fn quadratic_form(modes: &[Mode], sum: Sum, n: usize) -> f64 {
-    compensated_sum(modes.iter().enumerate().flat_map(|(i, a)| {
-        modes[..=i].iter().enumerate().map(move |(l, b)| {
-            let twice = if l == i { 1.0 } else { 2.0 };
-            // 1 - (1-γ_a)(1-γ_b) without the cancellation.
-            let gap = a.gap + b.gap - a.gap * b.gap;
-            twice * a.weight * b.weight * sum.of_powers(gap, n)
-        })
-    }))
-}
-
-fn gap_of_decay(alpha: f64) -> Result<f64> {
-    if !(alpha >= 1.0 && alpha.is_finite()) {
-        return Err(Error::OutOfRange { what: "alpha", value: alpha, range: "1 ≤ alpha < ∞" });
-    }
-    Ok((alpha - 1.0) / alpha)
+/// `1/Π_m (p - p_m)` by the gaps, if none of them is too close.
+fn distances(gap: f64, others: &[f64]) -> Option<f64> {
+    others.iter().try_fold(1.0, |product, other| {
+        let distance = other - gap;
+        let close = distance.abs() <= COINCIDENT * gap.max(*other);
+        (!close).then_some(product / distance)
+    })
 }
 
 fn check_poles(what: &'static str, theta: &[f64]) -> Result<()> {

@@ -1,13 +1,7 @@
 //! The zeros of `1 + Σ_i w_i/(λ - θ_i)`, which are the poles of its reciprocal.
 
+use super::sums::Mode;
 use crate::error::{Error, Result};
-
-/// A geometric term: `weight · (1-gap)^k`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Mode {
-    pub(super) gap: f64,
-    pub(super) weight: f64,
-}
 
 /// The modes of the reciprocal of `c = 1 + Σ_i w_i/(λ - θ_i)`, where `λ = 1/x`.
 ///

@@ -1,5 +1,7 @@
 //! Sums of powers `q^k` in closed form, given the gap `1 - q`.
 
+use crate::norms::compensated_sum;
+
 /// A weighted sum over the first n powers.
 #[derive(Debug, Clone, Copy)]
 pub enum Sum {
@@ -11,6 +13,7 @@ pub enum Sum {
 
 impl Sum {
     /// The weight of the k-th of n powers.
+    #[cfg(test)]
     pub(super) fn weight(self, k: usize, n: usize) -> f64 {
         match self {
             Sum::Plain => 1.0,
@@ -22,11 +25,55 @@ impl Sum {
     ///
     /// **Complexity** O(1).
     pub fn of_powers(self, gap: f64, n: usize) -> f64 {
+        self.after(gap, lost(gap, n), n)
+    }
+
+    /// The sum from `1 - q^n`.
+    fn after(self, gap: f64, lost: f64, n: usize) -> f64 {
+        let plain = if gap == 0.0 { n as f64 } else { lost / gap };
         match self {
-            Sum::Plain => plain(gap, n),
-            Sum::Triangular => triangular(gap, n),
+            Sum::Plain => plain,
+            Sum::Triangular => triangular(gap, plain, n),
         }
     }
+}
+
+/// A geometric sequence `weight · (1-gap)^k`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Mode {
+    /// One minus the ratio of the sequence, in [0, 2).
+    pub gap: f64,
+    /// The first value.
+    pub weight: f64,
+}
+
+/// The chosen sum over the first n values of `(Σ_i w_i (1-γ_i)^k)²`.
+///
+/// Ratios `q_i q_l` have the gap `γ_i + γ_l - γ_i γ_l`, and `1 - (q_i q_l)^n` follows in the same way from the powers of each:
+/// without cancellation, and with one exponential per mode and none per pair.
+///
+/// **Complexity** O(k²), whatever n is.
+pub fn sum_of_squares(modes: &[Mode], sum: Sum, n: usize) -> f64 {
+    let both = |a: f64, b: f64| a + b - a * b;
+    let mut losses = [0.0; 32];
+    let mut spilled = Vec::new();
+    let losses = match losses.get_mut(..modes.len()) {
+        Some(losses) => losses,
+        None => {
+            spilled.resize(modes.len(), 0.0);
+            &mut spilled
+        }
+    };
+    for (loss, mode) in losses.iter_mut().zip(modes) {
+        *loss = lost(mode.gap, n);
+    }
+    let losses = &*losses;
+    compensated_sum(modes.iter().enumerate().flat_map(|(i, a)| {
+        modes[..=i].iter().enumerate().map(move |(l, b)| {
+            let twice = if l == i { 1.0 } else { 2.0 };
+            twice * a.weight * b.weight * sum.after(both(a.gap, b.gap), both(losses[i], losses[l]), n)
+        })
+    }))
 }
 
 /// `(1-gap)^m`.
@@ -41,22 +88,23 @@ pub(super) fn power(gap: f64, m: usize) -> f64 {
     }
 }
 
-/// `Σ_{k<n} (1-gap)^k = (1 - (1-gap)^n)/gap`.
-fn plain(gap: f64, n: usize) -> f64 {
-    if gap == 0.0 {
-        n as f64
+/// `1 - (1-gap)^n`.
+fn lost(gap: f64, n: usize) -> f64 {
+    // e^{-40} is below half of the last digit of 1.
+    if gap < 1.0 && n as f64 * gap > 40.0 {
+        1.0
     } else if gap < 1.0 {
-        -(n as f64 * (-gap).ln_1p()).exp_m1() / gap
+        -(n as f64 * (-gap).ln_1p()).exp_m1()
     } else {
-        (1.0 - power(gap, n)) / gap
+        1.0 - power(gap, n)
     }
 }
 
 /// `Σ_{k<n} (n-k)(1-gap)^k`, which is `(n - (1-gap) · plain)/gap` and, expanded in the gap, `Σ_m (-gap)^m C(n+1, m+2)`.
-fn triangular(gap: f64, n: usize) -> f64 {
+fn triangular(gap: f64, plain: f64, n: usize) -> f64 {
     let length = n as f64;
     if length * gap > 1.0 {
-        return (length - (1.0 - gap) * plain(gap, n)) / gap;
+        return (length - (1.0 - gap) * plain) / gap;
     }
     // The closed form cancels here; the expansion alternates with terms that shrink at least threefold.
     let mut term = 0.5 * length * (length + 1.0);
@@ -73,7 +121,6 @@ fn triangular(gap: f64, n: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::norms::compensated_sum;
     use approx::assert_relative_eq;
 
     #[test]

@@ -193,7 +193,7 @@ impl ExactPlan {
     /// The standard deviation of each coordinate of the release of step `t`, counted from 1: that of the noise, to which
     /// inputs off the grid add at most [`ExactPlan::quantization`].
     pub fn standard_deviation(&self, step: usize) -> Option<f64> {
-        let squared = self.rows.squared.get(step.checked_sub(1)?)?;
+        let squared = self.rows.at(step.checked_sub(1)?)?;
         let unit = self.grid() * libm::ldexp(1.0, -self.strategy.bits().cast_signed());
         Some(unit * (self.noise.variance() * squared).sqrt())
     }

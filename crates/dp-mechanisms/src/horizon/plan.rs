@@ -169,7 +169,7 @@ impl DoublingPlan {
 
     /// The squared norm of row `step` of A, restricted to an epoch, times the unit input noise of that epoch.
     fn squared_row(&self, epoch: &Epoch, step: usize, within: usize) -> Result<f64> {
-        let local = epoch.plan.row_norms().squared.get(within - 1).copied().unwrap_or(0.0);
+        let local = epoch.plan.row_norms().at(within - 1).unwrap_or(0.0);
         match self.0.workload.kind() {
             Kind::Count => Ok(local),
             // The first epoch has an average of its own; the later ones are sums, divided here.

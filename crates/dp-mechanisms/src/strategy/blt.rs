@@ -9,9 +9,10 @@
 //! sums of powers: an evaluation costs O(k²) for the count, exponential decay and windows, and O(n k) for other workloads.
 
 use dp_linalg::minimize::{self, Options};
-use dp_linalg::rational::{Rational, Sum};
+use dp_linalg::rational::{Mode, Rational, Sum, sum_of_squares};
 
 use super::Metric;
+use super::row_norms::Geometric;
 use super::toeplitz::{Core, ToeplitzStrategy, toeplitz_part};
 use crate::error::{Result, check_count};
 use crate::sensitivity::Participation;
@@ -152,12 +153,6 @@ impl Roots {
     }
 }
 
-/// A geometric sequence `weight · (1-gap)^j`.
-struct Mode {
-    gap: f64,
-    weight: f64,
-}
-
 /// The partial fractions of a quotient with the given roots, `Π (p_i - q_j) / Π_{l≠i} (p_i - p_l)` at every pole.
 ///
 /// The factors are paired so that neither product over- or underflows.
@@ -174,20 +169,6 @@ fn partial_fractions(poles: &[f64], zeros: &[f64]) -> Vec<Mode> {
             Mode { gap: *gap, weight: others.fold(weight, |product, factor| product / factor) }
         })
         .collect()
-}
-
-/// `Σ_k w_k (Σ_i β_i (1-γ_i)^k)²`, `w_k` the weights of the sum.
-fn energy(modes: &[Mode], sum: Sum, length: usize) -> f64 {
-    let mut total = 0.0;
-    for (i, a) in modes.iter().enumerate() {
-        for (l, b) in modes[..=i].iter().enumerate() {
-            let twice = if l == i { 1.0 } else { 2.0 };
-            // 1 - (1-γ_a)(1-γ_b) without the cancellation.
-            let gap = a.gap + b.gap - a.gap * b.gap;
-            total += twice * a.weight * b.weight * sum.of_powers(gap, length);
-        }
-    }
-    total
 }
 
 /// What the decoder `b = a/c` is made of.
@@ -269,7 +250,7 @@ impl Problem {
             for (state, mode) in flight.iter_mut().zip(&modes) {
                 state.weight = state.weight * (1.0 - mode.gap) + mode.weight;
             }
-            total += value * value + energy(&flight, Sum::Plain, rest);
+            total += value * value + sum_of_squares(&flight, Sum::Plain, rest);
             for state in &mut flight {
                 state.weight *= (rest as f64 * (-state.gap).ln_1p()).exp();
             }
@@ -279,40 +260,14 @@ impl Problem {
 
     /// `‖B‖_F²/n` or `max_t ‖b_t‖²`.
     fn decoder_norm(&self, roots: &Roots) -> f64 {
-        let steps = self.steps;
-        let mean = match self.metric {
-            Metric::Mse => 1.0 / steps as f64,
-            Metric::Max => 0.0,
+        let steps = self.steps as f64;
+        let norm = |geometric: Geometric| match self.metric {
+            Metric::Mse => geometric.rows(self.steps) / steps,
+            Metric::Max => geometric.row(self.steps),
         };
         match &self.decoder {
-            Decoder::Poles { momentum } => {
-                let modes = roots.decoder_modes(self.floor, *momentum);
-                match self.metric {
-                    Metric::Mse => mean * energy(&modes, Sum::Triangular, steps),
-                    Metric::Max => energy(&modes, Sum::Plain, steps),
-                }
-            }
-            Decoder::Window(width) => {
-                let modes = roots.decoder_modes(0.0, None);
-                // Past the window `b_{w+j} = p_{w+j} - p_j` for the prefix sums p: the constant cancels.
-                let past: Vec<Mode> = modes
-                    .iter()
-                    .filter(|mode| mode.gap > 0.0)
-                    .map(|mode| {
-                        let change = (*width as f64 * (-mode.gap).ln_1p()).exp_m1();
-                        Mode { gap: mode.gap, weight: mode.weight * change }
-                    })
-                    .collect();
-                let rest = steps - width;
-                let first = energy(&modes, Sum::Plain, *width);
-                match self.metric {
-                    Metric::Mse => {
-                        let ramp = energy(&modes, Sum::Triangular, *width);
-                        mean * (ramp + rest as f64 * first + energy(&past, Sum::Triangular, rest))
-                    }
-                    Metric::Max => first + energy(&past, Sum::Plain, rest),
-                }
-            }
+            Decoder::Poles { momentum } => norm(Geometric::new(roots.decoder_modes(self.floor, *momentum))),
+            Decoder::Window(width) => norm(Geometric::windowed(roots.decoder_modes(0.0, None), *width)),
             Decoder::Series { weights, rows } => {
                 let modes = roots.strategy_modes();
                 let mut buffers = vec![0.0; modes.len()];
@@ -330,7 +285,7 @@ impl Problem {
                     largest = largest.max(row * row_norm);
                 }
                 match self.metric {
-                    Metric::Mse => mean * total,
+                    Metric::Mse => total / steps,
                     Metric::Max => largest,
                 }
             }

@@ -16,6 +16,7 @@ pub mod honaker;
 pub mod identity;
 pub mod optimal;
 pub mod optimal_toeplitz;
+mod row_norms;
 pub mod scaled;
 pub mod scaled_blt;
 pub mod structured;
@@ -33,6 +34,8 @@ use crate::noise::{Side, UnitNoise};
 use crate::sensitivity::{Footprint, Participation, Sensitivity};
 use crate::workload::Workload;
 
+pub use row_norms::RowNorms;
+
 /// The two factors of a workload, as matrices: `decoder · strategy = A`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Factorization {
@@ -40,32 +43,6 @@ pub struct Factorization {
     pub decoder: Array2<f64>,
     /// C, with a row per measurement and a column per input.
     pub strategy: Array2<f64>,
-}
-
-/// The squared norms `‖b_t‖²` of the rows of B: the variance of release t is `σ²‖b_t‖²` per coordinate.
-#[derive(Debug, Clone, PartialEq)]
-pub struct RowNorms {
-    /// One squared norm per step.
-    pub squared: Vec<f64>,
-    /// False when some of them are interpolated between computed ones (very long horizons).
-    pub exact: bool,
-}
-
-impl RowNorms {
-    /// Norms that were all computed.
-    pub fn exact(squared: Vec<f64>) -> Self {
-        Self { squared, exact: true }
-    }
-
-    /// `‖B‖_F² / n`.
-    pub fn mean(&self) -> f64 {
-        dp_linalg::norms::compensated_sum(self.squared.iter().copied()) / self.squared.len() as f64
-    }
-
-    /// `max_t ‖b_t‖²`.
-    pub fn max(&self) -> f64 {
-        self.squared.iter().copied().fold(0.0, f64::max)
-    }
 }
 
 /// What a strategy measures, by the structure that makes measuring live data cheap; see [`crate::exact`].

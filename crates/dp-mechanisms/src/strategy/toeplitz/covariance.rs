@@ -150,8 +150,8 @@ mod tests {
                 assert!(squared <= 1.0 + 1e-14 && squared > 1.0 - 1e-12, "{text}: {squared}");
             }
             let norms = strategy.row_norms().unwrap();
-            assert!(norms.exact);
-            for (norm, row) in norms.squared.iter().zip(matrices.decoder.rows()) {
+            assert!(norms.is_exact());
+            for (norm, row) in norms.iter().zip(matrices.decoder.rows()) {
                 let expected = row.iter().map(|value| value * value).sum::<f64>();
                 assert!((norm / expected - 1.0).abs() < 1e-10, "{text}: {norm} {expected}");
             }

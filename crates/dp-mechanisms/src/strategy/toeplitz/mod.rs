@@ -189,7 +189,7 @@ pub(crate) enum Columns {
 /// Up to this many steps the column norms are summed directly.
 const DIRECT_LIMIT: usize = 4096;
 
-/// Above this many steps the sensitivity of a rational core is a closed form and not a sum.
+/// Above this many steps the norms of a rational core are closed forms and not sums.
 const CLOSED_FORM_FROM: usize = 1 << 16;
 
 /// The closed form is accurate to 1e-12 for weights of one sign, where nothing cancels; this is added to stay on the private
@@ -373,6 +373,12 @@ impl Strategy for ToeplitzStrategy {
     }
 
     fn row_norms(&self) -> Result<RowNorms> {
+        if let (None, Core::Rational(core)) = (&self.scaling, &self.core)
+            && self.steps > CLOSED_FORM_FROM
+            && let Some(rows) = rows::closed_form(&self.workload, core, self.steps)
+        {
+            return Ok(rows);
+        }
         match (&self.scaling, &self.core) {
             (None, _) => rows::unscaled(&self.workload, self.core.inverse(self.steps)?),
             (Some(scaling), Core::Rational(core)) if covariance::has_recurrence(&self.workload) => {

@@ -1,11 +1,13 @@
 //! The squared row norms of the decoder B of a Toeplitz strategy, without the matrix.
 
+use dp_linalg::rational::Rational;
 use dp_linalg::{fft, series};
 use ndarray::Array1;
 use rayon::prelude::*;
 
 use super::Scaling;
 use crate::error::Result;
+use crate::strategy::row_norms::Geometric;
 use crate::strategy::{RowNorms, check_materializable, prefix_sums_of_squares};
 use crate::workload::{Kind, Workload};
 
@@ -30,6 +32,36 @@ pub(super) fn unscaled(workload: &Workload, mut inverse: Vec<f64>) -> Result<Row
         }
     }
     Ok(RowNorms::exact(squared))
+}
+
+/// The rows of `C = T` with a rational core in closed form, for workloads that are a product of poles or a window over one;
+/// nothing for others, or where the closed form would lose its digits.
+///
+/// The average divides those of the count by t², and is interpolated: its mean has no closed form.
+pub(super) fn closed_form(workload: &Workload, core: &Rational, steps: usize) -> Option<RowNorms> {
+    let modes = match workload.kind() {
+        Kind::Count | Kind::Average | Kind::Window { .. } => core.quotient_modes(&[0.0])?,
+        Kind::Exponential { alpha } => core.quotient_modes(&[(alpha - 1.0) / alpha])?,
+        Kind::Momentum { beta, rates } if rates.iter().all(|rate| *rate == rates[0]) => {
+            let mut modes = core.quotient_modes(&[0.0, 1.0 - beta])?;
+            modes.iter_mut().for_each(|mode| mode.weight *= rates[0]);
+            modes
+        }
+        _ => return None,
+    };
+    let geometric = match workload.kind() {
+        Kind::Window { width } => Geometric::windowed(modes, *width),
+        _ => Geometric::new(modes),
+    };
+    if !geometric.is_accurate(steps) {
+        return None;
+    }
+    if *workload.kind() == Kind::Average {
+        let nodes = sample_rows(workload, steps);
+        let squared = |row: &usize| geometric.row(row + 1) / ((row + 1) as f64).powi(2);
+        return Some(RowNorms::interpolated(&nodes, &nodes.iter().map(squared).collect::<Vec<_>>(), steps));
+    }
+    Some(RowNorms::geometric(geometric, steps))
 }
 
 /// `C = D1 · T · D2`.
@@ -163,12 +195,7 @@ fn interpolated(workload: &Workload, inverse: &[f64], scaling: &Scaling) -> Resu
             entries.iter().zip(&scaling.rows).map(|(entry, d)| (scale * entry / d).powi(2)).sum()
         })
         .collect();
-    let position = |row: usize| ((row as f64 + 0.5) / (steps as f64 - row as f64 - 0.5)).ln();
-    let xs: Vec<f64> = nodes.iter().map(|&row| position(row)).collect();
-    let ys: Vec<f64> = norms.iter().map(|norm| norm.ln()).collect();
-    let spline = Spline::new(&xs, &ys);
-    let squared = (0..steps).into_par_iter().map(|row| spline.at(position(row)).exp()).collect();
-    Ok(RowNorms { squared, exact: false })
+    Ok(RowNorms::interpolated(&nodes, &norms, steps))
 }
 
 /// Rows at which B is computed: dense at both ends, evenly spread in the logit between, and around a window.
@@ -192,46 +219,13 @@ fn sample_rows(workload: &Workload, steps: usize) -> Vec<usize> {
     rows
 }
 
-/// A natural cubic spline.
-struct Spline<'a> {
-    xs: &'a [f64],
-    ys: &'a [f64],
-    bends: Vec<f64>,
-}
-
-impl<'a> Spline<'a> {
-    fn new(xs: &'a [f64], ys: &'a [f64]) -> Self {
-        let n = xs.len();
-        let mut bends = vec![0.0; n];
-        let mut upper = vec![0.0; n];
-        // Thomas algorithm for the tridiagonal system of second derivatives.
-        for i in 1..n.saturating_sub(1) {
-            let (left, right) = (xs[i] - xs[i - 1], xs[i + 1] - xs[i]);
-            let slope = 6.0 * ((ys[i + 1] - ys[i]) / right - (ys[i] - ys[i - 1]) / left);
-            let pivot = 2.0 * (left + right) - left * upper[i - 1];
-            upper[i] = right / pivot;
-            bends[i] = (slope - left * bends[i - 1]) / pivot;
-        }
-        for i in (1..n.saturating_sub(1)).rev() {
-            bends[i] -= upper[i] * bends[i + 1];
-        }
-        Self { xs, ys, bends }
-    }
-
-    fn at(&self, x: f64) -> f64 {
-        let i = self.xs.partition_point(|node| *node < x).clamp(1, self.xs.len() - 1);
-        let width = self.xs[i] - self.xs[i - 1];
-        let (b, a) = ((x - self.xs[i - 1]) / width, (self.xs[i] - x) / width);
-        let bend = (a * a * a - a) * self.bends[i - 1] + (b * b * b - b) * self.bends[i];
-        a * self.ys[i - 1] + b * self.ys[i] + bend * width * width / 6.0
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::strategy::blt;
     use crate::strategy::toeplitz::normalized_sqrt;
     use crate::strategy::toeplitz::sqrt_core;
+    use approx::assert_relative_eq;
 
     #[test]
     fn interpolation_agrees_with_every_row() {
@@ -243,13 +237,49 @@ mod tests {
             let scaling = Scaling::normalizing(&coefficients, vec![1.0; steps]);
             let all = scaled(&workload, &inverse, &scaling).unwrap();
             let some = interpolated(&workload, &inverse, &scaling).unwrap();
-            assert!(all.exact && !some.exact);
+            assert!(all.is_exact() && !some.is_exact());
             let relative = (some.mean() / all.mean() - 1.0).abs();
             assert!(relative < 2e-3, "{text}: {relative}");
-            for (row, (a, b)) in all.squared.iter().zip(&some.squared).enumerate() {
+            for (row, (a, b)) in all.iter().zip(some.iter()).enumerate() {
                 assert!((a / b - 1.0).abs() < 2e-2, "{text} row {row}: {a} {b}");
             }
         }
+    }
+
+    #[test]
+    fn closed_forms_agree_with_every_row() {
+        let steps = 5000;
+        let mut covered = 0;
+        for text in [
+            "count",
+            "average",
+            "exp:1.001",
+            "exp:1.3",
+            "window:400",
+            "window:9000",
+            "momentum:0.9",
+            "poly:0.5",
+        ] {
+            let workload: Workload = text.parse().unwrap();
+            let core =
+                blt::fit(&workload, steps, 5, crate::Participation::Single, crate::strategy::Metric::Mse)
+                    .unwrap();
+            let Some(closed) = closed_form(&workload, &core, steps) else {
+                assert_eq!(text, "poly:0.5");
+                continue;
+            };
+            covered += 1;
+            let table = unscaled(&workload, core.inverse().unwrap().coefficients(steps)).unwrap();
+            // The average alone is interpolated.
+            let tolerance = if closed.is_exact() { 1e-9 } else { 1e-3 };
+            assert_eq!(closed.is_exact(), text != "average");
+            assert_relative_eq!(closed.mean(), table.mean(), max_relative = tolerance);
+            assert_relative_eq!(closed.max(), table.max(), max_relative = tolerance);
+            for (a, b) in closed.iter().zip(table.iter()) {
+                assert_relative_eq!(a, b, max_relative = tolerance);
+            }
+        }
+        assert_eq!(covered, 7);
     }
 
     #[test]
