@@ -38,14 +38,15 @@ const REPEATED_LIMIT: usize = 1 << 10;
 
 /// The diagonal of D1 for the given parameters.
 pub fn row_scaling(parameters: &Parameters, steps: usize) -> Vec<f64> {
-    (0..steps)
-        .map(|t| {
-            let time = (t as f64 + 0.5) / steps as f64;
-            let (early, late) = (time.ln(), (1.0 - time).ln());
-            let [p1, p2, p3, p4] = parameters;
-            (p1 * early + p2 * late + p3 * early * early + p4 * late * late).exp()
-        })
-        .collect()
+    (0..steps).map(|step| log_row(parameters, step, steps).exp()).collect()
+}
+
+/// `ln d_t = p1 ln τ + p2 ln(1-τ) + p3 ln²τ + p4 ln²(1-τ)` in the middle τ of a step.
+pub(super) fn log_row(parameters: &Parameters, step: usize, steps: usize) -> f64 {
+    let time = (step as f64 + 0.5) / steps as f64;
+    let (early, late) = (time.ln(), (1.0 - time).ln());
+    let [p1, p2, p3, p4] = parameters;
+    p1 * early + p2 * late + p3 * early * early + p4 * late * late
 }
 
 /// The square root with fitted row scaling and normalized columns.

@@ -157,8 +157,8 @@ pub fn with_buffers(
         Kind::Count => tabulated(steps, metric),
         _ => fit(workload, steps.min(FIT_LIMIT), buffers, metric)?,
     };
-    let rows = row_scaling(&parameters, steps);
-    ToeplitzStrategy::normalized("scaled-blt", workload, steps, Core::Rational(core), rows)
+    let log_row = |step: usize| scaled::log_row(&parameters, step, steps);
+    ToeplitzStrategy::smooth("scaled-blt", workload, steps, core, log_row)
 }
 
 fn core(workload: &Workload, steps: usize, buffers: usize) -> Result<Rational> {

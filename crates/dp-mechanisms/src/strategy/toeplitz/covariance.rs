@@ -31,8 +31,78 @@ fn padded(values: impl ExactSizeIterator<Item = f64>) -> Vec<[f64; LANES]> {
     lanes
 }
 
-/// Upper bounds of the column norms of `D1 · T`: `n_j² = d_j² + Σ_{i,l} ω_i ω_l R_il(j+1)` with
-/// `R_il(j) = d_j² + θ_i θ_l R_il(j+1)`, from the last column to the first.
+/// Two poles of a core: the product of them, and of their weights (twice where the poles differ).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Pair {
+    pub(super) decay: f64,
+    /// From the poles themselves: the product is rounded, and its millionth power shows it.
+    pub(super) log_decay: f64,
+    pub(super) weight: f64,
+}
+
+/// Each pair of poles once.
+pub(super) fn pairs(core: &Rational) -> Vec<Pair> {
+    let poles: Vec<(f64, f64)> = core.theta().iter().copied().zip(core.omega().iter().copied()).collect();
+    let with = |i: usize, l: usize| {
+        let twice = if i == l { 1.0 } else { 2.0 };
+        Pair {
+            decay: poles[i].0 * poles[l].0,
+            log_decay: poles[i].0.ln() + poles[l].0.ln(),
+            weight: twice * poles[i].1 * poles[l].1,
+        }
+    };
+    (0..poles.len()).flat_map(|i| (0..=i).map(move |l| (i, l))).map(|(i, l)| with(i, l)).collect()
+}
+
+/// Column norms of `D1 · T` from the last to the first: `n_j² = d_j² + Σ_{i,l} ω_i ω_l R_il(j+1)` with
+/// `R_il(j) = d_j² + θ_i θ_l R_il(j+1)`.
+#[derive(Debug, Default)]
+pub(super) struct Recursion {
+    /// Decays, weights and sums R of the pairs.
+    lanes: Vec<[[f64; LANES]; 3]>,
+    pairs: usize,
+}
+
+impl Recursion {
+    pub(super) fn clear(&mut self) {
+        self.lanes.clear();
+        self.pairs = 0;
+    }
+
+    /// Adds a pair, with its sum past the last column.
+    pub(super) fn push(&mut self, pair: Pair, sum: f64) {
+        if self.pairs.is_multiple_of(LANES) {
+            self.lanes.push([[0.0; LANES]; 3]);
+        }
+        if let Some([decays, weights, sums]) = self.lanes.last_mut() {
+            let lane = self.pairs % LANES;
+            (decays[lane], weights[lane], sums[lane]) = (pair.decay, pair.weight, sum);
+        }
+        self.pairs += 1;
+    }
+
+    /// Writes the norms of as many columns as there are rows; their squares are `factor · d_j²`, which is 1 where all pairs were
+    /// added, and the sums of the pairs, times a margin of several units of roundoff more than needed.
+    ///
+    /// **Complexity** O(1) for each pair and column.
+    pub(super) fn norms(&mut self, factor: f64, rows: &[f64], margin: f64, norms: &mut [f64]) {
+        for (norm, row) in norms.iter_mut().zip(rows).rev() {
+            let energy = row * row;
+            let mut total = [0.0; LANES];
+            for [decays, weights, sums] in &mut self.lanes {
+                for lane in 0..LANES {
+                    total[lane] += weights[lane] * sums[lane];
+                    sums[lane] = decays[lane] * sums[lane] + energy;
+                }
+            }
+            *norm = factor * energy + total.iter().sum::<f64>();
+        }
+        // Side by side. What the root rounds down is far within the margin.
+        norms.iter_mut().for_each(|norm| *norm = (*norm * margin).sqrt());
+    }
+}
+
+/// Upper bounds of the column norms of `D1 · T`, from the last column to the first.
 ///
 /// # Privacy
 /// For a core where [`nothing_cancels`]: the relative error is then at most the number of operations along the recursion
@@ -40,28 +110,11 @@ fn padded(values: impl ExactSizeIterator<Item = f64>) -> Vec<[f64; LANES]> {
 ///
 /// **Complexity** O(n k²).
 pub(crate) fn column_norms(core: &Rational, rows: &[f64]) -> Vec<f64> {
-    let (theta, omega) = (core.theta(), core.omega());
-    let pairs: Vec<(usize, usize)> = (0..theta.len()).flat_map(|i| (0..=i).map(move |l| (i, l))).collect();
-    let decays = padded(pairs.iter().map(|&(i, l)| theta[i] * theta[l]));
-    let weights = padded(pairs.iter().map(|&(i, l)| {
-        let twice = if i == l { 1.0 } else { 2.0 };
-        twice * omega[i] * omega[l]
-    }));
-    let mut sums = vec![[0.0; LANES]; decays.len()];
-    let margin = 1.0 + (4.0 * rows.len() as f64 + 4.0 * pairs.len() as f64 + 64.0) * f64::EPSILON;
+    let mut recursion = Recursion::default();
+    pairs(core).into_iter().for_each(|pair| recursion.push(pair, 0.0));
+    let operations = 4.0 * (rows.len() + recursion.pairs) as f64 + 64.0;
     let mut norms = vec![0.0; rows.len()];
-    for (norm, row) in norms.iter_mut().zip(rows).rev() {
-        let energy = row * row;
-        let mut total = [0.0; LANES];
-        for ((sums, decays), weights) in sums.iter_mut().zip(&decays).zip(&weights) {
-            for lane in 0..LANES {
-                total[lane] += weights[lane] * sums[lane];
-                sums[lane] = decays[lane] * sums[lane] + energy;
-            }
-        }
-        let squared = energy + total.iter().sum::<f64>();
-        *norm = (squared * margin).sqrt().next_up();
-    }
+    recursion.norms(1.0, rows, 1.0 + operations * f64::EPSILON, &mut norms);
     norms
 }
 

@@ -7,7 +7,8 @@ use dp_linalg::toeplitz::{BandedStream, BlockKernel, BlockToeplitz, OnlineToepli
 use rayon::prelude::*;
 use zeroize::Zeroize;
 
-use super::{Core, Scaling};
+use super::pieces::{BLOCK, Block};
+use super::{Core, Diagonals};
 use crate::error::Result;
 use crate::noise::{self, Side, UnitNoise};
 use crate::strategy::NoiseFilter;
@@ -18,7 +19,7 @@ const BLOCKS_LIMIT: usize = 1 << 25;
 /// The filter that suits the core.
 pub(super) fn build(
     core: &Core,
-    scaling: Option<&Arc<Scaling>>,
+    scaling: Option<&Arc<Diagonals>>,
     kernel: &OnceLock<Arc<BlockKernel>>,
     steps: usize,
     dimension: usize,
@@ -39,7 +40,7 @@ pub(super) fn build(
     Ok(Box::new(Blocks {
         rows: Vec::with_capacity(kernel.block() * dimension),
         operator: BlockToeplitz::new(kernel, dimension)?,
-        scaling: scaling.cloned(),
+        scaling: scaling.map(Reader::new),
         step: 0,
         served: 0,
     }))
@@ -48,7 +49,7 @@ pub(super) fn build(
 /// The filter of a core with a short memory, which is kept in numbers of type T; nothing for a core without.
 pub(super) fn recurrence<T: Sample>(
     core: &Core,
-    scaling: Option<&Arc<Scaling>>,
+    scaling: Option<&Arc<Diagonals>>,
     steps: usize,
     dimension: usize,
 ) -> Result<Option<Box<dyn NoiseFilter>>> {
@@ -109,26 +110,32 @@ impl Inverse for Online {
 
 /// An inverse between the two diagonals.
 struct Scaled<I> {
-    scaling: Option<Arc<Scaling>>,
+    scaling: Option<Reader>,
     step: usize,
     inner: I,
 }
 
-fn around<I: Inverse + 'static>(scaling: Option<&Arc<Scaling>>, inner: I) -> Box<dyn NoiseFilter> {
-    Box::new(Scaled { scaling: scaling.cloned(), step: 0, inner })
+fn around<I: Inverse + 'static>(scaling: Option<&Arc<Diagonals>>, inner: I) -> Box<dyn NoiseFilter> {
+    Box::new(Scaled { scaling: scaling.map(Reader::new), step: 0, inner })
 }
 
 impl<I: Inverse> Scaled<I> {
     /// Turns the rows of z of the next steps into those of ξ.
     fn filter(&mut self, dimension: usize, rows: &mut [f64]) -> Result<()> {
-        if let Some(scaling) = &self.scaling {
-            scaling.undo_rows(self.step, dimension, rows);
+        let Some(scaling) = &mut self.scaling else {
+            self.step += rows.len() / dimension;
+            return self.inner.solve(rows);
+        };
+        let mut rest = rows;
+        while !rest.is_empty() {
+            let count = scaling.ready(self.step).min(rest.len() / dimension);
+            let (part, later) = rest.split_at_mut(count * dimension);
+            scaling.undo_rows(self.step, dimension, part);
+            self.inner.solve(part)?;
+            scaling.undo_columns(self.step, dimension, part);
+            self.step += count;
+            rest = later;
         }
-        self.inner.solve(rows)?;
-        if let Some(scaling) = &self.scaling {
-            scaling.undo_columns(self.step, dimension, rows);
-        }
-        self.step += rows.len() / dimension;
         Ok(())
     }
 }
@@ -149,24 +156,62 @@ impl<I: Inverse> NoiseFilter for Scaled<I> {
     }
 }
 
-impl Scaling {
-    /// `D1⁻¹` on the rows from `step` on.
-    fn undo_rows(&self, step: usize, dimension: usize, rows: &mut [f64]) {
+/// The diagonals as a stream reads them: tables as they are, and of the pieces one block at a time.
+struct Reader {
+    diagonals: Arc<Diagonals>,
+    /// The block that is at hand.
+    index: Option<usize>,
+    block: Block,
+}
+
+impl Reader {
+    fn new(diagonals: &Arc<Diagonals>) -> Self {
+        Self { diagonals: Arc::clone(diagonals), index: None, block: Block::default() }
+    }
+
+    /// How many rows from a step on can be worked on at once.
+    fn ready(&self, step: usize) -> usize {
+        match self.diagonals.as_ref() {
+            Diagonals::Tables(_) => usize::MAX,
+            Diagonals::Pieces(_) => BLOCK - step % BLOCK,
+        }
+    }
+
+    /// Both diagonals from a step on, as far as they are ready.
+    fn from(&mut self, step: usize) -> (&[f64], &[f64]) {
+        let (scaling, step) = match self.diagonals.as_ref() {
+            Diagonals::Tables(scaling) => (scaling, step),
+            Diagonals::Pieces(pieces) => {
+                let index = step / BLOCK;
+                if self.index != Some(index) {
+                    pieces.block(index, &mut self.block);
+                    self.index = Some(index);
+                }
+                (&self.block.scaling, step % BLOCK)
+            }
+        };
+        (&scaling.rows[step..], &scaling.column_norms[step..])
+    }
+
+    /// `D1⁻¹` on the rows from `step` on, no more than are ready.
+    fn undo_rows(&mut self, step: usize, dimension: usize, rows: &mut [f64]) {
+        let (scales, _) = self.from(step);
         if dimension == 1 {
             // Side by side, without a loop of one round in each.
-            return rows.iter_mut().zip(&self.rows[step..]).for_each(|(value, scale)| *value *= 1.0 / scale);
+            return rows.iter_mut().zip(scales).for_each(|(value, scale)| *value *= 1.0 / scale);
         }
-        for (row, scale) in rows.chunks_exact_mut(dimension).zip(&self.rows[step..]) {
+        for (row, scale) in rows.chunks_exact_mut(dimension).zip(scales) {
             multiply(row, 1.0 / scale);
         }
     }
 
-    /// `D2⁻¹` on the rows from `step` on.
-    fn undo_columns(&self, step: usize, dimension: usize, rows: &mut [f64]) {
+    /// `D2⁻¹` on the rows from `step` on, no more than are ready.
+    fn undo_columns(&mut self, step: usize, dimension: usize, rows: &mut [f64]) {
+        let (_, norms) = self.from(step);
         if dimension == 1 {
-            return rows.iter_mut().zip(&self.column_norms[step..]).for_each(|(value, norm)| *value *= norm);
+            return rows.iter_mut().zip(norms).for_each(|(value, norm)| *value *= norm);
         }
-        for (row, norm) in rows.chunks_exact_mut(dimension).zip(&self.column_norms[step..]) {
+        for (row, norm) in rows.chunks_exact_mut(dimension).zip(norms) {
             multiply(row, *norm);
         }
     }
@@ -185,7 +230,8 @@ fn multiply(values: &mut [f64], factor: f64) {
 /// ξ in large blocks, each made when its first step is asked for.
 struct Blocks {
     operator: BlockToeplitz,
-    scaling: Option<Arc<Scaling>>,
+    /// Tables: a core that takes large blocks has no pieces.
+    scaling: Option<Reader>,
     /// The vectors of the current block, one after the other.
     rows: Vec<f64>,
     step: usize,
@@ -209,11 +255,11 @@ impl NoiseFilter for Blocks {
             if self.served == self.rows.len() {
                 self.rows.resize(self.operator.next_steps() * dimension, 0.0);
                 source.fill_rows(self.step, dimension, &mut self.rows);
-                if let Some(scaling) = &self.scaling {
+                if let Some(scaling) = &mut self.scaling {
                     scaling.undo_rows(self.step, dimension, &mut self.rows);
                 }
                 self.operator.push_block(&mut self.rows)?;
-                if let Some(scaling) = &self.scaling {
+                if let Some(scaling) = &mut self.scaling {
                     scaling.undo_columns(self.step, dimension, &mut self.rows);
                 }
                 self.served = 0;

@@ -13,8 +13,10 @@
 
 mod covariance;
 mod filter;
+mod pieces;
 mod rows;
 
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use dp_linalg::rational::Rational;
@@ -28,6 +30,7 @@ use crate::sensitivity::{self, Participation, Sensitivity};
 use crate::workload::{Kind, Workload};
 
 pub(crate) use covariance::{column_norms, for_each_row_norm, has_recurrence};
+use pieces::Pieces;
 pub(crate) use rows::column_energy;
 
 /// A lower-triangular Toeplitz operator, by what makes it cheap to invert on a stream.
@@ -154,6 +157,30 @@ impl Scaling {
     }
 }
 
+/// The diagonals of a strategy: as tables, or in closed form where the horizon is long.
+#[derive(Debug, Clone, PartialEq)]
+enum Diagonals {
+    Tables(Scaling),
+    Pieces(Pieces),
+}
+
+impl Diagonals {
+    fn tables(&self) -> Cow<'_, Scaling> {
+        match self {
+            Self::Tables(scaling) => Cow::Borrowed(scaling),
+            Self::Pieces(pieces) => Cow::Owned(pieces.tables()),
+        }
+    }
+
+    /// The number of values kept.
+    fn memory(&self) -> usize {
+        match self {
+            Self::Tables(scaling) => scaling.rows.len() + scaling.column_norms.len(),
+            Self::Pieces(pieces) => pieces.memory(),
+        }
+    }
+}
+
 /// `‖b_t‖²` of `C = D1 · T · D2` by the inverse series of T and the two diagonals, that of D2 inverted.
 ///
 /// # Errors
@@ -209,7 +236,7 @@ pub struct ToeplitzStrategy {
     workload: Workload,
     steps: usize,
     core: Core,
-    scaling: Option<Arc<Scaling>>,
+    scaling: Option<Arc<Diagonals>>,
     columns: Columns,
     /// The spectrum of the inverse, made by the first stream and shared by all.
     kernel: OnceLock<Arc<BlockKernel>>,
@@ -245,8 +272,31 @@ impl ToeplitzStrategy {
         rows: Vec<f64>,
     ) -> Result<Self> {
         check_diagonal("the row scaling", &rows, steps)?;
-        let scaling = Scaling::of_core(&core, rows)?;
-        Self::scaled(name, workload, core, scaling, Columns::Normalized)
+        let scaling = Diagonals::Tables(Scaling::of_core(&core, rows)?);
+        Ok(Self::scaled(name, workload, steps, core, scaling, Columns::Normalized))
+    }
+
+    /// [`ToeplitzStrategy::normalized`] with a rational core and the diagonal of D1 by the logarithm of its entries, which vary
+    /// smoothly in the logit of time. Long horizons take no tables: there D1 is geometric in pieces.
+    ///
+    /// # Errors
+    /// Zero steps, or a diagonal that is not finite and positive.
+    pub(crate) fn smooth(
+        name: &'static str,
+        workload: &Workload,
+        steps: usize,
+        core: Rational,
+        log_row: impl Fn(usize) -> f64,
+    ) -> Result<Self> {
+        check_count("steps", steps)?;
+        if steps > CLOSED_FORM_FROM
+            && let Some(pieces) = Pieces::new(&core, &log_row, steps)
+        {
+            let (core, scaling) = (Core::Rational(core), Diagonals::Pieces(pieces));
+            return Ok(Self::scaled(name, workload, steps, core, scaling, Columns::Normalized));
+        }
+        let rows = (0..steps).map(|step| log_row(step).exp()).collect();
+        Self::normalized(name, workload, steps, Core::Rational(core), rows)
     }
 
     /// `C = D1 · T · D2` with the given diagonal of D1, and D2 such that the columns have the given norms.
@@ -263,8 +313,8 @@ impl ToeplitzStrategy {
     ) -> Result<Self> {
         check_diagonal("the row scaling", &rows, steps)?;
         check_diagonal("the column norms", &lengths, steps)?;
-        let scaling = Scaling::of_core(&core, rows)?.with_lengths(&lengths);
-        Self::scaled(name, workload, core, scaling, Columns::Lengths(lengths))
+        let scaling = Diagonals::Tables(Scaling::of_core(&core, rows)?.with_lengths(&lengths));
+        Ok(Self::scaled(name, workload, steps, core, scaling, Columns::Lengths(lengths)))
     }
 
     /// `C = D1 · T · D2` with the given diagonals, if nothing in it increases in time.
@@ -287,47 +337,51 @@ impl ToeplitzStrategy {
         if !(positive && falls(&coefficients) && falls(&rows) && falls(&columns)) {
             return Ok(None);
         }
-        let scaling = Scaling { rows, column_norms: columns.iter().map(|column| 1.0 / column).collect() };
-        Ok(Some(Self::scaled(name, workload, core, scaling, Columns::NonIncreasing(columns))?))
+        let column_norms = columns.iter().map(|column| 1.0 / column).collect();
+        let scaling = Diagonals::Tables(Scaling { rows, column_norms });
+        Ok(Some(Self::scaled(name, workload, steps, core, scaling, Columns::NonIncreasing(columns))))
     }
 
     fn scaled(
         name: &'static str,
         workload: &Workload,
+        steps: usize,
         core: Core,
-        scaling: Scaling,
+        scaling: Diagonals,
         columns: Columns,
-    ) -> Result<Self> {
-        let steps = scaling.rows.len();
-        check_count("steps", steps)?;
+    ) -> Self {
         let (workload, kernel) = (workload.clone(), OnceLock::new());
-        Ok(Self { name, workload, steps, core, scaling: Some(Arc::new(scaling)), columns, kernel })
+        Self { name, workload, steps, core, scaling: Some(Arc::new(scaling)), columns, kernel }
     }
 
-    /// Under several participations, for scaled columns of known norms: exact if the bands keep those that can meet
-    /// apart, from the Gram matrix where that is affordable, and by the triangle inequality otherwise.
+    /// For scaled columns of known norms, 1 unless given. Under several participations exact if the bands keep those that
+    /// can meet apart, from the Gram matrix where that is affordable, and by the triangle inequality otherwise.
     fn sensitivity_of_lengths(
         &self,
-        scaling: &Scaling,
-        length: impl Fn(usize) -> f64,
+        scaling: &Diagonals,
+        lengths: Option<&[f64]>,
         participation: Participation,
     ) -> Result<Sensitivity> {
         let times = participation.times_within(self.steps);
-        let squared: Vec<f64> =
-            (0..self.steps).map(|j| length(j).powi(2) * NORMALIZED_SQUARED_SENSITIVITY).collect();
-        let longest = squared.iter().copied().fold(0.0, f64::max);
+        let square = |length: &f64| length * length * NORMALIZED_SQUARED_SENSITIVITY;
+        let longest = lengths.unwrap_or(&[1.0]).iter().map(square).fold(0.0, f64::max);
         if times <= 1 {
             return Ok(Sensitivity::exact(longest));
         }
         if let Core::Banded(band) = &self.core
             && band.len() <= participation.separation()
         {
+            let squared = match lengths {
+                Some(lengths) => lengths.iter().map(square).collect(),
+                None => vec![longest; self.steps],
+            };
             return Ok(sensitivity::orthogonal_columns(&squared, participation));
         }
         if self.steps > sensitivity::DENSE_LIMIT {
             return Ok(Sensitivity::upper_bound((times * times) as f64 * longest));
         }
-        sensitivity::dense(scaled_matrix(&self.core.coefficients(self.steps)?, scaling).view(), participation)
+        let matrix = scaled_matrix(&self.core.coefficients(self.steps)?, &scaling.tables());
+        sensitivity::dense(matrix.view(), participation)
     }
 
     /// The core T.
@@ -361,12 +415,13 @@ impl Strategy for ToeplitzStrategy {
             return Ok(sensitivity::toeplitz(&self.core.coefficients(self.steps)?, participation));
         };
         match &self.columns {
-            Columns::Normalized => self.sensitivity_of_lengths(scaling, |_| 1.0, participation),
-            Columns::Lengths(lengths) => self.sensitivity_of_lengths(scaling, |j| lengths[j], participation),
+            Columns::Normalized => self.sensitivity_of_lengths(scaling, None, participation),
+            Columns::Lengths(lengths) => self.sensitivity_of_lengths(scaling, Some(lengths), participation),
             Columns::NonIncreasing(columns) => {
                 let coefficients = self.core.coefficients(self.steps)?;
                 // The stream divides by the reciprocal of the diagonal, which rounds.
-                let bound = sensitivity::non_increasing(&coefficients, &scaling.rows, columns, participation);
+                let rows = &scaling.tables().rows;
+                let bound = sensitivity::non_increasing(&coefficients, rows, columns, participation);
                 Ok(Sensitivity::exact(bound.squared * NORMALIZED_SQUARED_SENSITIVITY))
             }
         }
@@ -379,9 +434,18 @@ impl Strategy for ToeplitzStrategy {
         {
             return Ok(rows);
         }
-        match (&self.scaling, &self.core) {
-            (None, _) => rows::unscaled(&self.workload, self.core.inverse(self.steps)?),
-            (Some(scaling), Core::Rational(core)) if covariance::has_recurrence(&self.workload) => {
+        let Some(scaling) = &self.scaling else {
+            return rows::unscaled(&self.workload, self.core.inverse(self.steps)?);
+        };
+        match (scaling.as_ref(), &self.core) {
+            (Diagonals::Pieces(pieces), Core::Rational(core))
+                if covariance::has_recurrence(&self.workload) =>
+            {
+                Ok(pieces.row_norms(&self.workload, &core.inverse()?))
+            }
+            (Diagonals::Tables(scaling), Core::Rational(core))
+                if covariance::has_recurrence(&self.workload) =>
+            {
                 let mut squared = Vec::with_capacity(self.steps);
                 let inverse = core.inverse()?;
                 covariance::for_each_row_norm(
@@ -393,7 +457,7 @@ impl Strategy for ToeplitzStrategy {
                 );
                 Ok(RowNorms::exact(squared))
             }
-            (Some(scaling), _) => rows::scaled(&self.workload, &self.core.inverse(self.steps)?, scaling),
+            (scaling, core) => rows::scaled(&self.workload, &core.inverse(self.steps)?, &scaling.tables()),
         }
     }
 
@@ -411,7 +475,7 @@ impl Strategy for ToeplitzStrategy {
             Core::Rational(rational) => rational.buffers(),
             Core::Banded(band) | Core::BandedInverse(band) => band.len().min(self.steps) - 1,
         };
-        let shared = if self.scaling.is_some() { 2 * self.steps } else { 0 };
+        let shared = self.scaling.as_ref().map_or(0, |scaling| scaling.memory());
         per_coordinate * dimension + shared
     }
 
@@ -420,7 +484,7 @@ impl Strategy for ToeplitzStrategy {
         Ok(match (&self.scaling, &self.columns) {
             (None, _) => Measurement::Toeplitz(coefficients),
             (Some(scaling), Columns::Normalized) => {
-                Measurement::Scaled { rows: scaling.rows.clone(), coefficients }
+                Measurement::Scaled { rows: scaling.tables().into_owned().rows, coefficients }
             }
             // Columns of different norms have no structure of their own there.
             _ => Measurement::Dense(self.materialize()?.strategy),
@@ -438,11 +502,12 @@ impl Strategy for ToeplitzStrategy {
         let (strategy, inverse) = match &self.scaling {
             None => (lower(&coefficients), lower(&inverse)),
             Some(scaling) => {
+                let scaling = scaling.tables();
                 let mut undone = lower(&inverse);
                 for ((i, j), value) in undone.indexed_iter_mut() {
                     *value *= scaling.column_norms[i] / scaling.rows[j];
                 }
-                (scaled_matrix(&coefficients, scaling), undone)
+                (scaled_matrix(&coefficients, &scaling), undone)
             }
         };
         Ok(Factorization { decoder: dp_linalg::dense::matmul(workload.view(), inverse.view()), strategy })

@@ -1,0 +1,438 @@
+//! The diagonals of `C = D1 · T · D2` over very long horizons, without a table: D1 in pieces of geometric sequences.
+//!
+//! Time is cut into pieces that are short against the distance to either end, a few hundred of them for any horizon. Within a
+//! piece `d_t² = E g^{t-a}`, and with a rational core everything that the strategy needs has a closed form:
+//!
+//! - The sums `R_il(j) = Σ_{t≥j} d_t² (θ_i θ_l)^{t-j}` behind the column norms are geometric within a piece. They are kept at the
+//!   beginning of each one; from there any column norm takes O(k²), and a block of them the recursion of
+//!   [`covariance`](super::covariance).
+//! - In units of `1/d_t` the state space of the noise does not change within a piece, if the column norms are geometric there
+//!   as well (nearly: they are interpolated, for the report of errors alone). The covariance then leaps over L steps by
+//!   `log2 L` squarings of O(k²) each.
+
+use dp_linalg::rational::Rational;
+
+use super::covariance::{Pair, Recursion, nothing_cancels, pairs};
+use super::{CLOSED_FORM_MARGIN, Scaling};
+use crate::strategy::RowNorms;
+use crate::workload::{Kind, Workload};
+
+/// The length of a piece in the logit of time.
+const LENGTH: f64 = 0.1;
+
+/// The parts of a piece within each of which the column norms are taken to be geometric, for the report of errors.
+const PARTS: usize = 3;
+
+/// Larger logarithms of rows than this, whose squares come near the limits of f64, are left to others to refuse.
+const LARGEST_LOG: f64 = 300.0;
+
+/// A part of `e^{-40}` is nothing, even of a sum that is 10^6 times as large.
+const FORGOTTEN: f64 = 40.0;
+
+/// The steps whose diagonals are computed together.
+pub(super) const BLOCK: usize = 1024;
+
+/// Both diagonals of a normalized strategy with a rational core.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Pieces {
+    steps: usize,
+    pieces: Vec<Piece>,
+    pairs: Vec<Pair>,
+    /// `R_il` at the start of every piece and past the last, where it is 0.
+    sums: Vec<Vec<f64>>,
+}
+
+/// Steps from `start` on in which `ln d_t` is linear in t.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Piece {
+    start: usize,
+    log_row: f64,
+    slope: f64,
+}
+
+/// The diagonals of a block of steps, and what it takes to compute them.
+#[derive(Debug)]
+pub(super) struct Block {
+    pub(super) scaling: Scaling,
+    recursion: Recursion,
+}
+
+impl Default for Block {
+    fn default() -> Self {
+        let empty = || Vec::with_capacity(BLOCK);
+        Self { scaling: Scaling { rows: empty(), column_norms: empty() }, recursion: Recursion::default() }
+    }
+}
+
+impl Pieces {
+    /// The diagonal of D1 by its logarithm, and D2 such that every column has norm at most 1; nothing for a core whose
+    /// coefficients may cancel, or rows that are not finite.
+    ///
+    /// # Privacy
+    /// The norms are sums of positive terms, each with a relative error of less than 1e-12; more than that is added.
+    ///
+    /// **Complexity** O(k² log n).
+    pub(super) fn new(core: &Rational, log_row: impl Fn(usize) -> f64, steps: usize) -> Option<Self> {
+        if !nothing_cancels(core) {
+            return None;
+        }
+        let starts = starts(steps);
+        let logs: Vec<f64> = starts.iter().map(|&start| log_row(start)).collect();
+        if !logs.iter().all(|log| log.abs() < LARGEST_LOG) {
+            return None;
+        }
+        let slope = |index: usize| match (starts.get(index + 1), logs.get(index + 1)) {
+            (Some(next), Some(log)) => (log - logs[index]) / (next - starts[index]) as f64,
+            _ => 0.0,
+        };
+        let pieces: Vec<Piece> = (0..starts.len())
+            .map(|index| Piece { start: starts[index], log_row: logs[index], slope: slope(index) })
+            .collect();
+        let pairs = pairs(core);
+        let mut this = Self { steps, sums: vec![vec![0.0; pairs.len()]; pieces.len() + 1], pieces, pairs };
+        for index in (0..this.pieces.len()).rev() {
+            let start = this.pieces[index].start;
+            this.sums[index] = (0..this.pairs.len()).map(|pair| this.sum_at(index, start, pair)).collect();
+        }
+        Some(this)
+    }
+
+    /// The number of values kept.
+    pub(super) fn memory(&self) -> usize {
+        3 * self.pieces.len() + self.sums.len() * self.pairs.len()
+    }
+
+    fn end(&self, piece: usize) -> usize {
+        self.pieces.get(piece + 1).map_or(self.steps, |next| next.start)
+    }
+
+    /// The piece that a step belongs to.
+    fn piece_of(&self, step: usize) -> usize {
+        self.pieces.partition_point(|piece| piece.start <= step) - 1
+    }
+
+    /// `R_il(step)` for a step of a piece or its end, from the sum at its end.
+    fn sum_at(&self, piece: usize, step: usize, pair: usize) -> f64 {
+        let after = self.sums[piece + 1][pair];
+        let length = (self.end(piece) - step) as f64;
+        if length == 0.0 {
+            return after;
+        }
+        let log = self.pairs[pair].log_decay;
+        let ratio = 2.0 * self.pieces[piece].slope + log;
+        let within = if ratio == 0.0 { length } else { (length * ratio).exp_m1() / ratio.exp_m1() };
+        (2.0 * self.log_row(piece, step)).exp() * within + (length * log).exp() * after
+    }
+
+    /// Writes both diagonals of a block of steps.
+    ///
+    /// A pair that forgets within the rest of the piece is in proportion to the row by then: it takes no recursion.
+    ///
+    /// **Complexity** O(1) a step for each pair that remembers longer.
+    pub(super) fn block(&self, index: usize, block: &mut Block) {
+        let (from, to) = (index * BLOCK, ((index + 1) * BLOCK).min(self.steps));
+        let Block { scaling: Scaling { rows, column_norms }, recursion } = block;
+        let (first, last) = (self.piece_of(from), self.piece_of(to - 1));
+        rows.clear();
+        if first == last {
+            let ratio = self.pieces[first].slope.exp();
+            let row = self.log_row(first, from).exp();
+            rows.extend(std::iter::successors(Some(row), |row| Some(row * ratio)).take(to - from));
+        } else {
+            let mut piece = first;
+            rows.extend((from..to).map(|step| {
+                if step == self.end(piece) {
+                    piece += 1;
+                }
+                self.log_row(piece, step).exp()
+            }));
+        }
+        let growth = 2.0 * self.pieces[last].slope;
+        let left = (self.end(last) - to) as f64;
+        let (mut factor, next) = (1.0, growth.exp());
+        recursion.clear();
+        for (index, pair) in self.pairs.iter().enumerate() {
+            let ratio = growth + pair.log_decay;
+            if first == last && left * ratio.max(pair.log_decay) < -FORGOTTEN {
+                factor += pair.weight * next / -ratio.exp_m1();
+            } else {
+                recursion.push(*pair, self.sum_at(last, to, index));
+            }
+        }
+        column_norms.clear();
+        column_norms.resize(to - from, 0.0);
+        recursion.norms(factor, rows, CLOSED_FORM_MARGIN, column_norms);
+    }
+
+    /// Both diagonals as tables.
+    pub(super) fn tables(&self) -> Scaling {
+        let mut block = Block::default();
+        let mut whole = Scaling { rows: Vec::new(), column_norms: Vec::new() };
+        for index in 0..self.steps.div_ceil(BLOCK) {
+            self.block(index, &mut block);
+            whole.rows.extend(&block.scaling.rows);
+            whole.column_norms.extend(&block.scaling.column_norms);
+        }
+        whole
+    }
+
+    /// `ln d_t` for a step of a piece.
+    fn log_row(&self, piece: usize, step: usize) -> f64 {
+        let Piece { start, log_row, slope } = self.pieces[piece];
+        log_row + slope * (step - start) as f64
+    }
+
+    /// The logarithm of the norm of a column.
+    fn log_norm(&self, column: usize) -> f64 {
+        let piece = self.piece_of(column);
+        let energy = (2.0 * self.log_row(piece, column)).exp();
+        let sums = self
+            .pairs
+            .iter()
+            .enumerate()
+            .map(|(index, pair)| pair.weight * self.sum_at(piece, column + 1, index));
+        0.5 * (energy + sums.sum::<f64>()).ln()
+    }
+
+    /// The squared row norms of `B = A D2⁻¹ T⁻¹ D1⁻¹`, given the inverse of the core, for a workload that
+    /// [`has_recurrence`](super::has_recurrence): those at the ends of the pieces and of their parts, and a curve between.
+    ///
+    /// **Complexity** O(k² log² n).
+    pub(super) fn row_norms(&self, workload: &Workload, inverse: &Rational) -> RowNorms {
+        let decay = match workload.kind() {
+            Kind::Exponential { alpha } => 1.0 / alpha,
+            _ => 1.0,
+        };
+        let average = *workload.kind() == Kind::Average;
+        let mut covariance = Covariance::new(inverse.buffers());
+        let (mut rows, mut squared) = (Vec::new(), Vec::new());
+        let mut log_norm = self.log_norm(0);
+        for (index, piece) in self.pieces.iter().enumerate() {
+            let length = self.end(index) - piece.start;
+            let mut from = piece.start;
+            for to in (1..=PARTS).map(|part| piece.start + length * part / PARTS) {
+                if to == from {
+                    continue;
+                }
+                // The last step of all is in the units of its own beginning.
+                let next = if to < self.steps { self.log_norm(to) } else { log_norm };
+                let growth = (next - log_norm) / (to - from) as f64;
+                covariance.leap(Transition::new(inverse, piece.slope, growth, decay), to - from);
+                (log_norm, from) = (next, to);
+                let units = 2.0 * (log_norm - self.log_row(index, to));
+                let time = if average { to as f64 } else { 1.0 };
+                rows.push(to - 1);
+                squared.push(covariance.release() * units.exp() / (time * time));
+            }
+        }
+        RowNorms::interpolated(&rows, &squared, self.steps)
+    }
+}
+
+/// The first steps of the pieces: all steps near both ends, evenly spread in the logit of time between; the last
+/// step is a piece of its own.
+fn starts(steps: usize) -> Vec<usize> {
+    let range = (2.0 * steps as f64).ln();
+    let count = (2.0 * range / LENGTH).ceil() as usize;
+    let mut starts: Vec<usize> = (0..=count)
+        .map(|index| {
+            let x = range * (2.0 * index as f64 / count as f64 - 1.0);
+            ((steps as f64 / (1.0 + (-x).exp())) as usize).min(steps - 1)
+        })
+        .chain([0, steps - 1])
+        .collect();
+    starts.sort_unstable();
+    starts.dedup();
+    starts
+}
+
+/// One step of `(v, release)` within a piece, or several at once: `v_i ← f_i v_i + noise`, `release ← Σ_i r_i v_i + c ·
+/// release + noise`, where the noise has a covariance of its own.
+#[derive(Clone)]
+struct Transition {
+    poles: Vec<f64>,
+    reads: Vec<f64>,
+    carry: f64,
+    /// The covariance of what is added, the release last.
+    noise: Covariance,
+}
+
+impl Transition {
+    /// One step: v in units of `1/d_t`, the release in units of `n_t/d_t`.
+    fn new(inverse: &Rational, slope: f64, growth: f64, decay: f64) -> Self {
+        let (state, release) = (slope.exp(), (slope - growth).exp());
+        let mut noise = Covariance::new(inverse.buffers());
+        let added = |index: usize| if index == inverse.buffers() { release } else { state };
+        for i in 0..noise.size {
+            for l in 0..noise.size {
+                noise.entries[i * noise.size + l] = added(i) * added(l);
+            }
+        }
+        Self {
+            poles: inverse.theta().iter().map(|theta| state * theta).collect(),
+            reads: inverse.omega().iter().map(|omega| release * omega).collect(),
+            carry: release * decay,
+            noise,
+        }
+    }
+
+    /// Twice as many steps.
+    fn double(&mut self) {
+        let mut noise = self.noise.clone();
+        noise.step(self);
+        self.noise = noise;
+        for (read, pole) in self.reads.iter_mut().zip(&mut self.poles) {
+            *read *= *pole + self.carry;
+            *pole *= *pole;
+        }
+        self.carry *= self.carry;
+    }
+}
+
+/// A symmetric matrix over k states and the release.
+#[derive(Clone)]
+struct Covariance {
+    size: usize,
+    entries: Vec<f64>,
+}
+
+impl Covariance {
+    fn new(buffers: usize) -> Self {
+        let size = buffers + 1;
+        Self { size, entries: vec![0.0; size * size] }
+    }
+
+    fn release(&self) -> f64 {
+        self.entries[self.entries.len() - 1]
+    }
+
+    /// `P ← F P Fᵀ + Q`.
+    fn step(&mut self, transition: &Transition) {
+        let (size, last) = (self.size, self.size - 1);
+        let at = |i: usize, l: usize| i * size + l;
+        let Transition { poles, reads, carry, noise } = transition;
+        // Covariances of the next release with the present states, then with the next ones.
+        let mut crossed = vec![0.0; size];
+        for (l, cross) in crossed.iter_mut().enumerate() {
+            let read: f64 = reads.iter().enumerate().map(|(i, read)| read * self.entries[at(i, l)]).sum();
+            *cross = read + carry * self.entries[at(last, l)];
+        }
+        let release: f64 = reads.iter().zip(&crossed).map(|(read, cross)| read * cross).sum();
+        self.entries[at(last, last)] = release + carry * crossed[last];
+        for i in 0..last {
+            for l in 0..last {
+                self.entries[at(i, l)] *= poles[i] * poles[l];
+            }
+            let cross = poles[i] * crossed[i];
+            self.entries[at(i, last)] = cross;
+            self.entries[at(last, i)] = cross;
+        }
+        for (entry, added) in self.entries.iter_mut().zip(&noise.entries) {
+            *entry += added;
+        }
+    }
+
+    /// As many steps as given.
+    fn leap(&mut self, mut transition: Transition, steps: usize) {
+        let mut rest = steps;
+        loop {
+            if rest & 1 == 1 {
+                self.step(&transition);
+            }
+            rest >>= 1;
+            if rest == 0 {
+                return;
+            }
+            transition.double();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sensitivity::Participation;
+    use crate::strategy::toeplitz::{column_norms, for_each_row_norm};
+    use crate::strategy::{Metric, blt};
+    use approx::assert_relative_eq;
+
+    fn log_row(step: usize, steps: usize) -> f64 {
+        let time = (step as f64 + 0.5) / steps as f64;
+        0.3 * time.ln() + 0.2 * (1.0 - time).ln() + 0.02 * time.ln().powi(2)
+    }
+
+    fn pieces(workload: &Workload, steps: usize) -> (Rational, Pieces) {
+        let core = blt::fit(workload, 2 * steps, 5, Participation::Single, Metric::Mse).unwrap();
+        let pieces = Pieces::new(&core, |step| log_row(step, steps), steps).unwrap();
+        (core, pieces)
+    }
+
+    #[test]
+    fn column_norms_are_those_of_the_recursion_and_never_below() {
+        for steps in [2, 17, BLOCK, BLOCK + 1, 20_000] {
+            let (core, pieces) = pieces(&Workload::count(), steps);
+            let Scaling { rows, column_norms: norms } = pieces.tables();
+            assert_eq!((rows.len(), norms.len()), (steps, steps));
+            for (step, row) in rows.iter().enumerate() {
+                assert!((row.ln() - log_row(step, steps)).abs() < 2e-3, "{steps} {step}");
+            }
+            let recursion = column_norms(&core, &rows);
+            for (step, (norm, expected)) in norms.iter().zip(&recursion).enumerate() {
+                let ratio = norm / expected;
+                assert!((1.0 - 1e-11..1.0 + 1e-10).contains(&ratio), "{steps} {step}: {ratio}");
+            }
+            let coefficients = core.coefficients(steps);
+            for step in (0..steps).step_by(97).chain([steps - 1]) {
+                let column: Vec<f64> =
+                    coefficients.iter().zip(&rows[step..]).map(|(c, row)| c * row).collect();
+                let squared = dp_linalg::norms::round_up_sum_of_squares(&column);
+                assert!(norms[step] * norms[step] >= squared, "{steps} {step}");
+            }
+        }
+    }
+
+    #[test]
+    fn row_norms_are_those_of_the_recursion() {
+        let steps = 30_000;
+        for text in ["count", "average", "exp:1.001"] {
+            let workload: Workload = text.parse().unwrap();
+            let (core, pieces) = pieces(&workload, steps);
+            let inverse = core.inverse().unwrap();
+            let Scaling { rows, column_norms } = pieces.tables();
+            let mut every = Vec::new();
+            for_each_row_norm(&workload, &inverse, &rows, &column_norms, |norm| every.push(norm));
+            let every = RowNorms::exact(every);
+            let leaps = pieces.row_norms(&workload, &inverse);
+            assert!(!leaps.is_exact());
+            assert_relative_eq!(leaps.mean(), every.mean(), max_relative = 3e-5);
+            assert_relative_eq!(leaps.max(), every.max(), max_relative = 3e-5);
+            for (row, (leap, expected)) in leaps.iter().zip(every.iter()).enumerate() {
+                assert!((leap / expected - 1.0).abs() < 1e-4, "{text} {row}: {leap} {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn many_steps_at_once_are_as_many_one_by_one() {
+        let core = blt::fit(&Workload::count(), 100, 3, Participation::Single, Metric::Mse).unwrap();
+        let transition = Transition::new(&core.inverse().unwrap(), 0.01, -0.003, 0.98);
+        let mut one_by_one = Covariance::new(core.buffers());
+        for steps in 1..40 {
+            one_by_one.step(&transition);
+            let mut leap = Covariance::new(core.buffers());
+            leap.leap(transition.clone(), steps);
+            for (a, b) in leap.entries.iter().zip(&one_by_one.entries) {
+                assert_relative_eq!(a, b, max_relative = 1e-12);
+            }
+        }
+    }
+
+    #[test]
+    fn cores_that_may_cancel_and_rows_that_are_not_finite_have_no_pieces() {
+        let core = Rational::new(vec![0.9, 0.5], vec![0.4, -0.3]).unwrap();
+        assert!(Pieces::new(&core, |_| 0.0, 1000).is_none());
+        let core = Rational::new(vec![0.9, 0.5], vec![0.4, 0.3]).unwrap();
+        assert!(Pieces::new(&core, |_| 0.0, 1000).is_some());
+        assert!(Pieces::new(&core, |step| if step == 0 { f64::NAN } else { 0.0 }, 1000).is_none());
+    }
+}
