@@ -218,6 +218,25 @@ pub fn singular_values_with(backend: Backend, a: ArrayView2<f64>) -> Result<Arra
     backend.routines().singular_values(a)
 }
 
+/// The eigendecomposition of `(aᵀa)^{1/2}` for a matrix with at least as many rows as columns: the singular values of `a`,
+/// ascending, and its right singular vectors.
+///
+/// The values are accurate to a few `ε σ_max`, where the roots of the eigenvalues of [`gram`] are off by up to `ε^{1/2} σ_max`.
+///
+/// **Complexity** O(m n²), several times that of [`symmetric_eigen`].
+///
+/// # Errors
+/// The matrix is empty, wider than high or not finite, or the backend did not converge.
+pub fn gram_root_eigen(a: ArrayView2<f64>) -> Result<SymmetricEigen> {
+    check_matrix("matrix", a)?;
+    check_length("rows beyond the columns", 0, a.ncols().saturating_sub(a.nrows()))?;
+    let (ThinSvd { right, .. }, values) = preferred().thin_svd(a)?;
+    Ok(SymmetricEigen {
+        values: values.slice(s![..;-1]).to_owned(),
+        vectors: right.slice(s![.., ..;-1]).as_standard_layout().into_owned(),
+    })
+}
+
 /// The Moore-Penrose inverse of `a`; singular values up to `max(m, n) ε σ_max` count as zero.
 ///
 /// **Complexity** O(m n min(m, n)).

@@ -222,6 +222,22 @@ fn bad_input_is_named() {
 }
 
 #[test]
+fn small_singular_values_keep_their_digits() {
+    // Columns of very different lengths that are orthogonal: the lengths are the singular values.
+    let lengths = [1e-13, 3e-9, 2e-5, 0.5, 1.0];
+    let basis = symmetric_eigen(positive_definite(5, 7).view()).unwrap().vectors;
+    let a = &basis * &Array1::from(lengths.to_vec());
+    let SymmetricEigen { values, vectors } = gram_root_eigen(a.view()).unwrap();
+    for (value, length) in values.iter().zip(lengths) {
+        assert!((value - length).abs() < 1e-15, "{value} {length}");
+    }
+    let root = (&vectors * &values).dot(&vectors.t());
+    assert_close(root.view(), Array2::from_diag(&Array1::from(lengths.to_vec())).view(), 1e-14);
+    assert!(gram_root_eigen(Array2::zeros((2, 3)).view()).is_err());
+    assert!(gram_root_eigen(array![[f64::NAN]].view()).is_err());
+}
+
+#[test]
 fn backends_agree() {
     let a = scrambled(60, 45, 11);
     let spectra: Vec<Array1<f64>> = available_backends()

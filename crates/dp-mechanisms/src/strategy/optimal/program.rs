@@ -18,6 +18,9 @@
 //! trapezoidal rule in `ln t` K is a sum of a dozen matrices `(Z diag(s e^{-ts}) Zᵀ)^{∘2}`, each a product and an
 //! entrywise square, all positive semidefinite. A Newton step costs about as much as the eigendecomposition before
 //! it, and a handful of steps do what the fixed point `v ← g(v)` does in hundreds.
+//!
+//! For the largest row a logarithmic barrier keeps all weights positive on the way, and with them the primal points: rows
+//! and columns that do not matter lose their weights at the optimum.
 
 use std::rc::Rc;
 
@@ -97,13 +100,26 @@ pub struct Optimum {
 
 /// Singular values below this fraction of the largest are raised to it in the primal point, which must be positive
 /// definite; the dual takes them as they are.
-const SMALLEST_SINGULAR: f64 = 1.5e-8;
+const SMALLEST_SINGULAR: f64 = 1e-12;
+
+/// Where the smallest eigenvalue is below this fraction of the largest, singular values are computed as such and not as the
+/// roots of eigenvalues, which would lose their digits.
+const WELL_CONDITIONED: f64 = 1e-9;
 
 /// The largest change of `ln v` in one step.
 const LARGEST_CHANGE: f64 = 3.0;
 
 /// A fraction of a step below which there is no way up.
 const SMALLEST_STEP: f64 = 1e-6;
+
+/// Columns below this fraction of the longest squared one are short.
+const SHORT_COLUMN: f64 = 0.9;
+
+/// The gap that the barrier aims at next, as a fraction of the present one.
+const BARRIER_SHARE: f64 = 0.05;
+
+/// However large the gap is, the barrier aims at this one.
+const LARGEST_BARRIER_GAP: f64 = 0.05;
 
 /// Distance of the nodes of K in `ln t`: off by at most `2 e^{-π²/h}`, about 0.3%, in a matrix that only guides.
 const NODE_STEP: f64 = 1.5;
@@ -149,9 +165,9 @@ pub fn solve(
         if certificate.gap() <= options.tolerance || used >= options.eigendecompositions {
             return finish(&highest, &lowest, certificate);
         }
-        let Ascent { direction, step } = match ascent.take() {
+        let Ascent { direction, step, barrier } = match ascent.take() {
             Some(shorter) => shorter,
-            None => Ascent::from(&base, options.method)?,
+            None => Ascent::from(&base, options.method, program.barrier(&certificate, options.tolerance))?,
         };
         if !(step > SMALLEST_STEP && direction.iter().all(|change| change.is_finite())) {
             return finish(&highest, &lowest, certificate);
@@ -164,10 +180,10 @@ pub fn solve(
         if point.error < lowest.error {
             lowest = Rc::clone(&point);
         }
-        if point.lower_bound >= base.lower_bound * (1.0 - 1e-13) {
+        if point.merit(barrier) >= base.merit(barrier) - 1e-13 {
             base = point;
         } else {
-            ascent = Some(Ascent { direction, step: step / 4.0 });
+            ascent = Some(Ascent { direction, step: step / 4.0, barrier });
         }
     }
 }
@@ -185,16 +201,17 @@ fn finish(highest: &Point, lowest: &Point, certificate: Certificate) -> Result<O
 struct Ascent {
     direction: Array1<f64>,
     step: f64,
+    barrier: f64,
 }
 
 impl Ascent {
-    fn from(point: &Point, method: Method) -> Result<Self> {
+    fn from(point: &Point, method: Method, barrier: f64) -> Result<Self> {
         let direction = match method {
             Method::FixedPoint => point.fixed_point_direction(),
-            Method::Newton => point.newton_direction()?,
+            Method::Newton => point.newton_direction(barrier)?,
         };
         let largest = direction.fold(0.0_f64, |largest, change| largest.max(change.abs()));
-        Ok(Self { direction, step: (LARGEST_CHANGE / largest).min(1.0) })
+        Ok(Self { direction, step: (LARGEST_CHANGE / largest).min(1.0), barrier })
     }
 }
 
@@ -249,31 +266,55 @@ struct Program<'a> {
 }
 
 impl Program<'_> {
+    /// The weight τ of the logarithmic barrier `τ (Σ ln v + Σ ln w)` with which the dual is climbed next.
+    ///
+    /// The largest row alone needs one: there rows and columns that do not matter lose their weights, and a point of the dual
+    /// without them has no primal point beside it. At the maximum with the barrier the gap is `2nτ`.
+    fn barrier(&self, certificate: &Certificate, tolerance: f64) -> f64 {
+        if *self.objective != Objective::Max {
+            return 0.0;
+        }
+        let aim = (BARRIER_SHARE * certificate.gap()).clamp(0.5 * tolerance, LARGEST_BARRIER_GAP);
+        aim / (2 * self.workload.nrows()) as f64
+    }
+
     fn evaluate(&self, weights: Weights) -> Result<Point> {
         let mut weighted = &self.workload * &weights.columns.mapv(f64::sqrt);
         weighted *= &weights.rows.mapv(f64::sqrt).insert_axis(Axis(1));
-        let SymmetricEigen { values, vectors } = dense::symmetric_eigen(dense::gram(weighted.view()).view())?;
-        let steps = values.len();
-        let largest = values[steps - 1].max(0.0);
-        // What is within the rounding of zero counts as zero: this can only lower the bound.
-        let noise = 8.0 * steps as f64 * f64::EPSILON * largest;
-        let singular = values.mapv(|value| if value > noise { value.sqrt() } else { 0.0 });
-        let raised = singular.mapv(|value| value.max(SMALLEST_SINGULAR * largest.sqrt()));
+        let SymmetricEigen { values: singular, vectors } = singular_values(weighted.view())?;
+        let steps = singular.len();
+        let raised = singular.mapv(|value| value.max(SMALLEST_SINGULAR * singular[steps - 1]));
         let nuclear = norms::compensated_sum(singular.iter().copied());
         let squared_rows = |matrix: &Array2<f64>| norms::row_squared_norms(matrix.view());
-        let spread = squared_rows(&(&vectors * &raised.mapv(f64::sqrt)));
-        // Row t of A X⁻¹ Aᵀ: the columns of A times the root of the diagonal, rotated.
-        let decoder = dense::matmul(
-            (&self.workload * &spread.mapv(f64::sqrt)).view(),
-            (&vectors / &raised.mapv(f64::sqrt)).view(),
-        );
-        let rows = squared_rows(&decoder);
-        let (stacked, error) = if *self.objective == Objective::Max {
+        let error = |spread: &Array1<f64>| {
+            // Row t of A X⁻¹ Aᵀ: the columns of A times the root of the diagonal, rotated.
+            let decoder = dense::matmul(
+                (&self.workload * &spread.mapv(f64::sqrt)).view(),
+                (&vectors / &raised.mapv(f64::sqrt)).view(),
+            );
+            let rows = squared_rows(&decoder);
+            match self.objective {
+                Objective::Max => rows.fold(0.0_f64, |a, b| a.max(*b)),
+                _ => rows.dot(&weights.rows),
+            }
+        };
+        let mut spread = squared_rows(&(&vectors * &raised.mapv(f64::sqrt)));
+        let mut least = error(&spread);
+        // Columns that do not matter are better left short than scaled up: they have hardly any weight.
+        let lengths = &spread / &weights.columns;
+        let longest = lengths.fold(0.0_f64, |a, b| a.max(*b));
+        if lengths.iter().any(|length| *length < SHORT_COLUMN * longest) {
+            let unscaled = &weights.columns * longest;
+            let error = error(&unscaled);
+            if error < least {
+                (spread, least) = (unscaled, error);
+            }
+        }
+        let stacked = if *self.objective == Objective::Max {
             let left = dense::matmul(weighted.view(), (&vectors / &raised).view());
-            let error = rows.fold(0.0_f64, |a, b| a.max(*b));
-            (concatenate![Axis(0), vectors, left], error)
+            concatenate![Axis(0), vectors, left]
         } else {
-            (vectors, rows.dot(&weights.rows))
+            vectors
         };
         let gradient = squared_rows(&(&stacked * &singular.mapv(f64::sqrt)));
         Ok(Point {
@@ -285,9 +326,23 @@ impl Program<'_> {
             spread,
             nuclear,
             lower_bound: nuclear * nuclear,
-            error,
+            error: least,
         })
     }
+}
+
+/// The singular values, ascending, and right singular vectors. What is within the rounding of zero counts as zero: this can
+/// only lower the bound.
+fn singular_values(matrix: ArrayView2<'_, f64>) -> Result<SymmetricEigen> {
+    let SymmetricEigen { values, vectors } = dense::symmetric_eigen(dense::gram(matrix).view())?;
+    let (steps, largest) = (values.len(), values[values.len() - 1]);
+    if values[0] > WELL_CONDITIONED * largest {
+        return Ok(SymmetricEigen { values: values.mapv(f64::sqrt), vectors });
+    }
+    let SymmetricEigen { values, vectors } = dense::gram_root_eigen(matrix)?;
+    let noise = 8.0 * steps as f64 * f64::EPSILON * values[steps - 1];
+    let values = values.mapv(|value| if value > noise { value } else { 0.0 });
+    Ok(SymmetricEigen { values, vectors })
 }
 
 /// What one eigendecomposition tells about a point of the dual.
@@ -301,7 +356,7 @@ struct Point {
     stacked: Array2<f64>,
     /// `diag(Q s Qᵀ)`, then `diag(P s Pᵀ)`.
     gradient: Array1<f64>,
-    /// `diag(Q s Qᵀ)` with the raised singular values.
+    /// `diag(Q s Qᵀ)` with the raised singular values, or more: what X is divided by.
     spread: Array1<f64>,
     /// S.
     nuclear: f64,
@@ -310,6 +365,17 @@ struct Point {
 }
 
 impl Point {
+    /// What is climbed, up to scale: the logarithm of the bound with the barrier.
+    fn merit(&self, barrier: f64) -> f64 {
+        let logarithms = |weights: &Array1<f64>| weights.iter().map(|weight| weight.ln()).sum::<f64>();
+        let inside = if barrier > 0.0 {
+            barrier * (logarithms(&self.weights.columns) + logarithms(&self.weights.rows))
+        } else {
+            0.0
+        };
+        self.lower_bound.ln() + inside
+    }
+
     /// The free weights times S: what the gradient equals at the optimum.
     fn target(&self) -> Array1<f64> {
         let free = self.weights.columns.iter().chain(&self.weights.rows).take(self.gradient.len());
@@ -321,9 +387,12 @@ impl Point {
         Zip::from(&self.gradient).and(&target).map_collect(|g, v| (g / v).ln())
     }
 
-    /// The solution u of `K u = g - S v`, the relative change of the weights.
-    fn newton_direction(&self) -> Result<Array1<f64>> {
-        let slope = &self.gradient - &self.target();
+    /// The solution u of `K u = g - S v`, the relative change of the weights; with a barrier τ of
+    /// `(K + τS) u = g + τS - (1 + nτ) S v`.
+    fn newton_direction(&self, barrier: f64) -> Result<Array1<f64>> {
+        let pushed = barrier * self.nuclear;
+        let all = 1.0 + barrier * self.singular.len() as f64;
+        let slope = &self.gradient - &(self.target() * all - pushed);
         let mut curvature = self.curvature();
         // Along the weights themselves K is zero (both kinds) or redundant (one kind): the dual does not change.
         let scale = 1.0 / self.nuclear;
@@ -334,7 +403,7 @@ impl Point {
         // at the optimum for all others. The last term is rounding.
         let ridge = 1e-13 * curvature.diag().sum();
         for (diagonal, slope) in curvature.diag_mut().iter_mut().zip(&slope) {
-            *diagonal += 0.5 * (-slope).max(0.0) + ridge;
+            *diagonal += 0.5 * (-slope).max(0.0) + pushed + ridge;
         }
         let root = dense::lower_root(curvature.view())?;
         let right = slope.insert_axis(Axis(1));
@@ -374,11 +443,16 @@ impl Point {
         curvature
     }
 
-    /// The lower-triangular C with `CᵀC = X`, `X = diag(g)^{-1/2} Q s Qᵀ diag(g)^{-1/2}`.
+    /// The lower-triangular C with `CᵀC = X`, `X = diag(g)^{-1/2} Q s Qᵀ diag(g)^{-1/2}` and on the diagonal what is missing to 1,
+    /// which can only lower the error.
     fn strategy(&self) -> Result<Array2<f64>> {
         let steps = self.singular.len();
         let mut factor = &self.stacked.slice(s![..steps, ..]) * &self.raised.mapv(f64::sqrt);
         factor /= &self.spread.mapv(f64::sqrt).insert_axis(Axis(1));
+        let missing = norms::row_squared_norms(factor.view()).mapv(|squared| (1.0 - squared).max(0.0).sqrt());
+        if missing.iter().any(|length| *length > 1e-6) {
+            factor = concatenate![Axis(1), factor, Array2::from_diag(&missing)];
+        }
         // `X = F Fᵀ`. Reversing the order of the inputs turns the factor `L Lᵀ` into the wanted `CᵀC`.
         let reversed = dense::lq_lower(factor.slice(s![..;-1, ..]))?;
         Ok(reversed.slice(s![..;-1, ..;-1]).t().as_standard_layout().into_owned())

@@ -219,3 +219,26 @@ fn the_metric_is_what_is_minimized() {
     let (mean, largest) = (rows(Metric::Mse), rows(Metric::Max));
     assert!(mean.mean() < 0.99 * largest.mean() && largest.max() < 0.95 * mean.max(), "{mean:?} {largest:?}");
 }
+#[test]
+fn ill_conditioned_and_degenerate_programs_are_solved_to_the_tolerance() {
+    // The weights of the average span many orders of magnitude. Under the largest error of momentum most rows and columns do
+    // not matter: their weights vanish, and the optimum leaves their columns short.
+    let rows = [
+        ("average", 700, Objective::Mean),
+        ("average", 60, Objective::Max),
+        ("momentum:0.99", 100, Objective::Max),
+        ("momentum:0.9", 100, Objective::Max),
+        ("momentum:0.99", 200, Objective::Mean),
+    ];
+    for (text, steps, objective) in rows {
+        let workload: Workload = text.parse().unwrap();
+        let optimum = Optimal::new(&workload, steps, &objective, Options::default(), &mut |_, _| ()).unwrap();
+        let certificate = optimum.certificate();
+        assert!(certificate.gap() <= 1e-6, "{text} {objective:?}: {certificate:?}");
+        let rows = optimum.row_norms().unwrap();
+        let error = if objective == Objective::Max { rows.max() } else { rows.mean() };
+        let error = error * optimum.sensitivity(Participation::Single).unwrap().squared;
+        assert!(error <= certificate.error * (1.0 + 1e-8), "{text} {objective:?}: {error} {certificate:?}");
+        assert!(error >= certificate.lower_bound * (1.0 - 1e-9), "{text} {objective:?}: {error}");
+    }
+}
