@@ -6,7 +6,7 @@
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use dp_mechanisms::Workload;
 use dp_mechanisms::bounds::dual_certificate;
-use dp_mechanisms::certificate::{bidiagonal_bound, bidiagonal_certificate};
+use dp_mechanisms::certificate::{banded_bound, banded_certificate};
 use dp_mechanisms::strategy::optimal::{Method, Objective, Options, scaled_sqrt_start, solve, start};
 use ndarray::Array2;
 use std::hint::black_box;
@@ -55,14 +55,14 @@ fn certificates(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("lower bound of the count");
     let count = Workload::count();
     for steps in [1024, 16_384] {
-        let Ok(Some(bound)) = bidiagonal_bound(&count, steps) else { continue };
+        let Ok(Some(bound)) = banded_bound(&count, steps) else { continue };
         println!("count, {steps} steps: E2 >= {}", bound.lower_bound);
         let weights = bound.column_weights;
         group.bench_function(BenchmarkId::new("optimize the weights", steps), |bencher| {
-            bencher.iter(|| bidiagonal_bound(black_box(&count), steps));
+            bencher.iter(|| banded_bound(black_box(&count), steps));
         });
         group.bench_function(BenchmarkId::new("given weights", steps), |bencher| {
-            bencher.iter(|| bidiagonal_certificate(&count, black_box(&weights)));
+            bencher.iter(|| banded_certificate(&count, black_box(&weights)));
         });
         if let (true, Ok(matrix)) = (steps <= 1024, count.materialize(steps)) {
             group.bench_function(BenchmarkId::new("given weights, dense", steps), |bencher| {

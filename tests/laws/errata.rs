@@ -399,7 +399,7 @@ fn replaced_item_moves_two_bins() {
 fn tree_is_closer_to_the_optimum_than_to_the_published_lower_bound() {
     let n = 1024.0_f64;
     let published = ((2.0 + ((2.0 * n + 1.0) / 5.0).ln() + (2.0 * n + 1.0).ln() / (2.0 * n)) / PI).powi(2);
-    let certified = certificate::bidiagonal_bound(&Workload::count(), 1024).unwrap().unwrap().lower_bound;
+    let certified = certificate::banded_bound(&Workload::count(), 1024).unwrap().unwrap().lower_bound;
     let tree = mean_squared_error(build("binary-tree", "count", 1024).as_ref());
     assert!((55.0 / published - 8.44).abs() < 0.005, "{published}");
     assert!((tree / certified - 6.30).abs() < 0.005, "{tree} {certified}");
@@ -431,8 +431,7 @@ fn gamma_of_mathias_takes_half_the_angle() {
 fn largest_error_of_the_count_exceeds_half_and_the_logarithm() {
     for steps in [64, 1024] {
         let printed = 0.5 + (steps as f64).ln() / PI;
-        let certified =
-            certificate::bidiagonal_bound(&Workload::count(), steps).unwrap().unwrap().lower_bound;
+        let certified = certificate::banded_bound(&Workload::count(), steps).unwrap().unwrap().lower_bound;
         assert!(certified.sqrt() > printed, "T = {steps}: {} {printed}", certified.sqrt());
         assert!(certified < bounds::mathias_count_upper(steps), "T = {steps}");
     }

@@ -30,8 +30,8 @@ impl LowerBound {
 /// The largest number of steps for which a bound may decompose a matrix.
 pub const DENSE_LIMIT: usize = 2048;
 
-/// The same for workloads with a bidiagonal inverse, whose singular values are summed in O(n).
-const BIDIAGONAL_LIMIT: usize = 1 << 16;
+/// The same for workloads with a banded inverse, whose singular values are summed in O(n).
+const BANDED_LIMIT: usize = 1 << 16;
 
 /// `E2 ≥ (‖A‖_1 / n)²` for the count, from its singular values `1/(2 sin((2i-1)π/(4n+2)))`.
 ///
@@ -247,7 +247,7 @@ pub fn parity_queries(d: usize, w: usize, epsilon: f64) -> Result<f64> {
 pub(crate) fn block(workload: &Workload, steps: usize) -> usize {
     steps.min(match workload.kind() {
         Kind::Count => usize::MAX,
-        Kind::Average | Kind::Exponential { .. } => BIDIAGONAL_LIMIT,
+        Kind::Average | Kind::Exponential { .. } | Kind::Momentum { .. } => BANDED_LIMIT,
         _ => DENSE_LIMIT,
     })
 }
@@ -262,7 +262,7 @@ pub fn mean(workload: &Workload, steps: usize) -> Result<LowerBound> {
     if block == steps || workload.series(1)?.is_some() {
         let singular_values = match workload.kind() {
             Kind::Count => Some(schatten_count(block)),
-            _ => certificate::bidiagonal_certificate(workload, &vec![1.0; block])?,
+            _ => certificate::banded_certificate(workload, &vec![1.0; block])?,
         };
         let bound = match singular_values {
             Some(bound) => bound,

@@ -124,9 +124,6 @@ pub struct Report {
 /// Up to this many steps the bound is sharpened by one dense dual certificate.
 const CERTIFICATE_LIMIT: usize = 1024;
 
-/// Up to this many steps a workload with a bidiagonal inverse gets its own bound, in a second at most.
-const BIDIAGONAL_LIMIT: usize = 1 << 21;
-
 /// Evaluates the strategies and picks the best.
 ///
 /// # Complexity
@@ -355,8 +352,8 @@ fn lower_bounds(request: &Request, found: &[(Evaluation, Arc<dyn Strategy>)]) ->
             Metric::Max => max = max.or(bound),
         }
     }
-    let bidiagonal = if request.steps <= BIDIAGONAL_LIMIT {
-        certificate::bidiagonal_bound(&request.workload, request.steps)?
+    let banded = if request.steps <= certificate::practical_limit(&request.workload) {
+        certificate::banded_bound(&request.workload, request.steps)?
     } else {
         None
     };
@@ -365,7 +362,7 @@ fn lower_bounds(request: &Request, found: &[(Evaluation, Arc<dyn Strategy>)]) ->
         value: value * bounds::participation_factor(weights, request.participation),
         kind: "dual certificate",
     };
-    if let Some(bound) = bidiagonal {
+    if let Some(bound) = banded {
         mean = mean.or(raised(bound.lower_bound, &bound.column_weights));
     } else if request.steps <= CERTIFICATE_LIMIT {
         let weights = optimal::scaled_sqrt_start(&request.workload, request.steps)?;

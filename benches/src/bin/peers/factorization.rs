@@ -52,7 +52,7 @@ pub(crate) fn compare(peers: &Peers, quick: bool) -> Result<Section> {
         findings: Vec::new(),
     };
     for (&steps, &seconds) in scale.steps.iter().zip(scale.dense_seconds) {
-        let bound = certificate::bidiagonal_bound(&Workload::count(), steps)?
+        let bound = certificate::banded_bound(&Workload::count(), steps)?
             .context("the count has a bound")?
             .lower_bound;
         let work = Work { peers, steps, bound };

@@ -38,7 +38,7 @@ pub(crate) fn ratio(log: usize) -> Result<f64> {
 
 /// A lower bound on E2 of the count that is tight to all printed digits.
 pub(crate) fn certified(steps: usize) -> Result<f64> {
-    let bound = certificate::bidiagonal_bound(&Workload::count(), steps)?;
+    let bound = certificate::banded_bound(&Workload::count(), steps)?;
     Ok(bound.context("the inverse of the count is bidiagonal")?.lower_bound)
 }
 

@@ -190,7 +190,7 @@ impl Optimal {
 /// # Errors
 /// What the numeric core refuses.
 pub fn start(workload: &Workload, steps: usize) -> Result<Vec<f64>> {
-    if let Some(bound) = certificate::bidiagonal_bound(workload, steps)? {
+    if let Some(bound) = certificate::banded_bound(workload, steps)? {
         return Ok(bound.column_weights);
     }
     scaled_sqrt_start(workload, steps)
