@@ -14,7 +14,7 @@ mod negacyclic;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use ndarray::{Array2, ArrayView2, Axis, parallel::prelude::*};
-use num_complex::Complex64;
+pub use num_complex::Complex64;
 use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
 
 pub use negacyclic::NegacyclicKernel;
