@@ -369,6 +369,12 @@ fn lower_bounds(request: &Request, found: &[(Evaluation, Arc<dyn Strategy>)]) ->
         let matrix = request.workload.materialize(request.steps)?;
         mean = mean.or(raised(bounds::dual_certificate(matrix.view(), &weights)?, &weights));
     }
+    if request.metric == Metric::Max
+        && request.steps <= certificate::practical_limit(&request.workload)
+        && let Some(value) = certificate::banded_max_bound(&request.workload, request.steps)?
+    {
+        max = max.or(LowerBound { value, kind: "dual certificate" });
+    }
     // The Schatten bound is the certificate of equal weights.
     let schatten = closed_form;
     if schatten.kind != "diagonal" {

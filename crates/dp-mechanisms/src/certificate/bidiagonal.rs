@@ -38,6 +38,12 @@ impl Bidiagonal {
         4.0 * self.diagonal.iter().chain(&self.below).fold(0.0_f64, |a, b| a.max(*b))
     }
 
+    /// The transpose, in reverse.
+    pub(super) fn transposed(&self) -> Self {
+        let reversed = |entries: &[f64]| entries.iter().rev().copied().collect();
+        Self { diagonal: reversed(&self.diagonal), below: reversed(&self.below) }
+    }
+
     /// The squared entries of `L = D^{-1/2} A⁻¹`.
     pub(super) fn scaled(&self, v: &[f64]) -> Self {
         let divided = |entries: &[f64], v: &[f64]| entries.iter().zip(v).map(|(e, v)| e / v).collect();

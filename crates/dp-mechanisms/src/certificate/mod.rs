@@ -85,6 +85,14 @@ impl Inverse {
         }
     }
 
+    /// The transpose with rows and columns in reverse, which is lower triangular again.
+    fn transposed(&self) -> Self {
+        match self {
+            Self::Bidiagonal(inverse) => Self::Bidiagonal(inverse.transposed()),
+            Self::SecondOrder(inverse) => Self::SecondOrder(inverse.transposed()),
+        }
+    }
+
     /// No eigenvalue of `L Lᵀ` is larger.
     fn largest_eigenvalue(&self) -> f64 {
         match self {
@@ -210,6 +218,80 @@ pub fn banded_certificate(workload: &Workload, v: &[f64]) -> Result<Option<f64>>
 /// # Ok::<(), dp_mechanisms::Error>(())
 /// ```
 pub fn banded_bound(workload: &Workload, steps: usize) -> Result<Option<MeanBound>> {
+    let Some(Weights { columns, .. }) = climb(workload, steps, false)? else { return Ok(None) };
+    Ok(banded_certificate(workload, &columns)?
+        .map(|lower_bound| MeanBound { lower_bound, column_weights: columns }))
+}
+
+/// A nearly tight lower bound on E∞ for a workload with a banded inverse, `‖W^{1/2} A D^{1/2}‖_*² / (Σ w Σ v)` for weights w of
+/// the rows and v of the columns; `None` for any other.
+///
+/// # Complexity
+/// Twice that of [`banded_bound`].
+///
+/// # Errors
+/// Zero steps.
+///
+/// # Example
+/// ```
+/// use dp_mechanisms::{Workload, certificate::banded_max_bound};
+/// let bound = banded_max_bound(&Workload::count(), 256)?.expect("the inverse of the count is bidiagonal");
+/// // The optimum is 6.4149.
+/// assert!(bound > 6.414 && bound < 6.415);
+/// # Ok::<(), dp_mechanisms::Error>(())
+/// ```
+pub fn banded_max_bound(workload: &Workload, steps: usize) -> Result<Option<f64>> {
+    let Some(weights) = climb(workload, steps, true)? else { return Ok(None) };
+    Ok(Inverse::of(workload, steps).map(|inverse| {
+        let nuclear = inverse.margin() * weights.scale(&inverse).inverse_root_diagonal().iter().sum::<f64>();
+        nuclear * nuclear / weights.total()
+    }))
+}
+
+/// A point of the dual.
+#[derive(Debug, Clone)]
+struct Weights {
+    columns: Vec<f64>,
+    /// Those of the rows where they are free, and 1 otherwise.
+    rows: Option<Vec<f64>>,
+}
+
+impl Weights {
+    /// Weights of the columns, followed by those of the rows where they are free.
+    fn of(values: &[f64], free_rows: bool) -> Self {
+        let (columns, rows) = values.split_at(if free_rows { values.len() / 2 } else { values.len() });
+        Self { columns: columns.to_vec(), rows: free_rows.then(|| rows.to_vec()) }
+    }
+
+    fn values(&self) -> impl Iterator<Item = f64> + '_ {
+        self.columns.iter().chain(self.rows.iter().flatten()).copied()
+    }
+
+    fn map(&self, f: impl Fn(&[f64]) -> Vec<f64>) -> Self {
+        Self { columns: f(&self.columns), rows: self.rows.as_deref().map(f) }
+    }
+
+    /// The product of both sums, up to a constant where rows are not free.
+    fn total(&self) -> f64 {
+        let sum = |values: &[f64]| values.iter().sum::<f64>();
+        sum(&self.columns) * self.rows.as_deref().map_or(1.0, sum)
+    }
+
+    /// `D^{-1/2} A⁻¹ W^{-1/2}`.
+    fn scale(&self, inverse: &Inverse) -> Inverse {
+        let scaled = inverse.scaled(&self.columns);
+        match &self.rows {
+            Some(rows) => {
+                let reversed: Vec<f64> = rows.iter().rev().copied().collect();
+                scaled.transposed().scaled(&reversed).transposed()
+            }
+            None => scaled,
+        }
+    }
+}
+
+/// Weights that make the bound on E2, or with free rows that on E∞, large.
+fn climb(workload: &Workload, steps: usize, free_rows: bool) -> Result<Option<Weights>> {
     check_count("steps", steps)?;
     let mut length = steps;
     let mut levels = vec![steps];
@@ -217,15 +299,15 @@ pub fn banded_bound(workload: &Workload, steps: usize) -> Result<Option<MeanBoun
         length = length.div_ceil(4);
         levels.push(length);
     }
-    let mut v = vec![1.0; length];
+    let mut weights = Weights { columns: vec![1.0; length], rows: free_rows.then(|| vec![1.0; length]) };
     for &length in levels.iter().rev() {
         let Some(inverse) = Inverse::of(workload, length) else { return Ok(None) };
-        v = stretched(&v, length);
+        weights = weights.map(|values| stretched(values, length));
         if length <= inverse.optimized_up_to() {
-            v = optimize(&inverse, &v);
+            weights = optimize(&inverse, &weights);
         }
     }
-    Ok(banded_certificate(workload, &v)?.map(|lower_bound| MeanBound { lower_bound, column_weights: v }))
+    Ok(Some(weights))
 }
 
 /// Up to this many steps [`banded_bound`] takes a second or two at most.
@@ -236,28 +318,45 @@ pub(crate) fn practical_limit(workload: &Workload) -> usize {
     }
 }
 
-/// Raises the bound by BFGS in `ln v`, scaled so that the curvature is about the same in every direction.
-fn optimize(inverse: &Inverse, start: &[f64]) -> Vec<f64> {
-    let total: f64 = start.iter().sum();
-    let scales: Vec<f64> = start.iter().map(|weight| (weight / total).sqrt()).collect();
-    let weights = |point: &[f64]| -> Vec<f64> {
-        point.iter().zip(&scales).map(|(x, scale)| (x / scale).exp()).collect()
+/// Raises the bound by BFGS in the logarithms of the weights, scaled so that the curvature is about the same in every
+/// direction.
+fn optimize(inverse: &Inverse, start: &Weights) -> Weights {
+    let free_rows = start.rows.is_some();
+    let relative = start.map(|values| {
+        let total: f64 = values.iter().sum();
+        values.iter().map(|weight| (weight / total).sqrt()).collect()
+    });
+    let scales: Vec<f64> = relative.values().collect();
+    let at = |point: &[f64]| -> Weights {
+        let values: Vec<f64> = point.iter().zip(&scales).map(|(x, scale)| (x / scale).exp()).collect();
+        Weights::of(&values, free_rows)
     };
     let negative_logarithm = |point: &[f64], gradient: &mut [f64]| -> f64 {
-        let v = weights(point);
-        if !v.iter().all(|weight| weight.is_normal()) {
+        let weights = at(point);
+        if !weights.values().all(f64::is_normal) {
             return f64::INFINITY;
         }
-        let root = inverse.scaled(&v).inverse_root_diagonal();
-        let (nuclear, total) = (root.iter().sum::<f64>(), v.iter().sum::<f64>());
-        for (((slope, g), v), scale) in gradient.iter_mut().zip(&root).zip(&v).zip(&scales) {
-            *slope = (v / total - g / nuclear) / scale;
+        let scaled = weights.scale(inverse);
+        let mut roots = scaled.inverse_root_diagonal();
+        let nuclear: f64 = roots.iter().sum();
+        if free_rows {
+            // The other root, of `LᵀL`, in reverse.
+            roots.extend(scaled.transposed().inverse_root_diagonal().iter().rev());
         }
-        total.ln() - 2.0 * nuclear.ln()
+        let shares = weights.map(|values| {
+            let total: f64 = values.iter().sum();
+            values.iter().map(|weight| weight / total).collect()
+        });
+        for (((slope, root), share), scale) in
+            gradient.iter_mut().zip(&roots).zip(shares.values()).zip(&scales)
+        {
+            *slope = (share - root / nuclear) / scale;
+        }
+        weights.total().ln() - 2.0 * nuclear.ln()
     };
-    let from = start.iter().zip(&scales).map(|(weight, scale)| weight.ln() * scale).collect();
+    let from = start.values().zip(&scales).map(|(weight, scale)| weight.ln() * scale).collect();
     let options = Options { iterations: inverse.iterations(), relative_decrease: 1e-8, memory: 12 };
-    weights(&minimize::lbfgs(negative_logarithm, from, options).point)
+    at(&minimize::lbfgs(negative_logarithm, from, options).point)
 }
 
 /// Weights of a short horizon for a long one: near both ends those of the same steps, between them read at the same relative
@@ -354,5 +453,24 @@ mod tests {
         let bound = banded_bound(&Workload::count(), 4096).unwrap().unwrap().lower_bound;
         assert!((11.4902..11.49068).contains(&bound), "{bound}");
         assert!(banded_bound(&"poly:1".parse().unwrap(), 16).unwrap().is_none());
+    }
+
+    #[test]
+    fn the_bound_on_the_largest_error_reaches_the_optimum() {
+        for (text, steps) in [("count", 1), ("count", 200), ("exp:1.05", 150), ("momentum:0.5", 100)] {
+            let workload: Workload = text.parse().unwrap();
+            let bound = banded_max_bound(&workload, steps).unwrap().unwrap();
+            let optimum = crate::strategy::optimal::Optimal::new(
+                &workload,
+                steps,
+                &crate::strategy::optimal::Objective::Max,
+                crate::strategy::optimal::Options::default(),
+                &mut |_, _| (),
+            )
+            .unwrap();
+            let ratio = bound / optimum.certificate().error;
+            assert!((1.0 - 1e-4..1.0 + 1e-9).contains(&ratio), "{text} at {steps}: {ratio}");
+        }
+        assert!(banded_max_bound(&"poly:1".parse().unwrap(), 16).unwrap().is_none());
     }
 }

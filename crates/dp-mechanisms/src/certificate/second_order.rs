@@ -38,6 +38,16 @@ impl SecondOrder {
         9.0 * self.columns.iter().flatten().fold(0.0_f64, |a, b| a.max(b * b))
     }
 
+    /// The transpose, in reverse.
+    pub(super) fn transposed(&self) -> Self {
+        let steps = self.steps();
+        let entry = |i: usize, below: usize| match (steps - 1).checked_sub(i + below) {
+            Some(column) => self.columns[column][below],
+            None => 0.0,
+        };
+        Self { columns: (0..steps).map(|i| std::array::from_fn(|below| entry(i, below))).collect() }
+    }
+
     /// `D^{-1/2} A⁻¹`.
     pub(super) fn scaled(&self, v: &[f64]) -> Self {
         let root = |row: usize| v.get(row).map_or(1.0, |weight| weight.sqrt());
