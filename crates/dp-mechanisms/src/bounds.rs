@@ -280,12 +280,14 @@ pub fn parity_queries(d: usize, w: usize, epsilon: f64) -> Result<f64> {
     any_mechanism(binomial(d, w), epsilon)
 }
 
-/// How many steps the bound of [`mean`] takes at once.
+/// How many steps the bound of [`mean`] takes at once: where there are too many for one matrix, fewer than would be possible,
+/// for [`circulant`] is better there as a rule.
 pub(crate) fn block(workload: &Workload, steps: usize) -> usize {
     steps.min(match workload.kind() {
         Kind::Count => usize::MAX,
         Kind::Average | Kind::Exponential { .. } | Kind::Momentum { .. } => BANDED_LIMIT,
-        _ => DENSE_LIMIT,
+        _ if steps <= DENSE_LIMIT => DENSE_LIMIT,
+        _ => DENSE_LIMIT / 2,
     })
 }
 

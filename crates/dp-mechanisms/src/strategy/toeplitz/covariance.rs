@@ -6,9 +6,9 @@
 //! y_t = w_t + Σ_i ω̂_i v_i,    v_i ← θ̂_i v_i + w_t,    release ← ρ · release + n_t y_t
 //! ```
 //!
-//! (ρ = 1 for the count, 1/α for exponential decay, and the average divides the count by t). The covariance of
-//! `(v, release)` follows from step to step in O(k²), and its last entry is the squared row norm: all of them in
-//! O(n k²), exactly.
+//! (ρ = 1 for the count, 1/α for exponential decay, and the average divides the count by t; with momentum ρ = β, and what is
+//! released is the sum of this with the learning rates). The covariance of `(v, release)` follows from step to step in
+//! O(k²), and its last entry is the squared row norm: all of them in O(n k²), exactly.
 
 use dp_linalg::rational::Rational;
 
@@ -120,6 +120,11 @@ pub(crate) fn column_norms(core: &Rational, rows: &[f64]) -> Vec<f64> {
 
 /// Whether the release is a recurrence that [`for_each_row_norm`] knows.
 pub(crate) fn has_recurrence(workload: &Workload) -> bool {
+    leaps(workload) || matches!(workload.kind(), Kind::Momentum { .. })
+}
+
+/// Whether it is of first order, so that [`Pieces`](super::pieces::Pieces) can leap over steps.
+pub(crate) fn leaps(workload: &Workload) -> bool {
     matches!(workload.kind(), Kind::Count | Kind::Average | Kind::Exponential { .. })
 }
 
@@ -136,9 +141,13 @@ pub(crate) fn for_each_row_norm(
 ) {
     let decay = match workload.kind() {
         Kind::Exponential { alpha } => 1.0 / alpha,
+        Kind::Momentum { beta, .. } => *beta,
         _ => 1.0,
     };
     let average = *workload.kind() == Kind::Average;
+    let momentum = matches!(workload.kind(), Kind::Momentum { .. });
+    // Covariances of the sum over a momentum, with v and with the momentum, and its variance.
+    let (mut with_sum, mut crossed_sum, mut sum) = (vec![0.0; inverse.buffers()], 0.0, 0.0);
     let theta = padded(inverse.theta().iter().copied());
     let omega = padded(inverse.omega().iter().copied());
     let groups = theta.len();
@@ -171,6 +180,19 @@ pub(crate) fn for_each_row_norm(
             }
         }
         release = decay * decay * release + 2.0 * decay * norm * crossed + norm * norm * input;
+        if momentum {
+            let rate = workload.rate(index);
+            let read: f64 = inverse.omega().iter().zip(&with_sum).map(|(omega, cross)| omega * cross).sum();
+            let before = decay * crossed_sum + norm * read;
+            let crosses = with_release.as_flattened();
+            for ((cross, pole), new) in with_sum.iter_mut().zip(inverse.theta()).zip(crosses) {
+                *cross = pole * *cross + rate * new;
+            }
+            sum += rate * (2.0 * before + rate * release);
+            crossed_sum = before + rate * release;
+            visit(sum);
+            continue;
+        }
         let scale = if average { ((index + 1) as f64).powi(-2) } else { 1.0 };
         visit(scale * release);
     }
@@ -192,8 +214,13 @@ mod tests {
     fn recursions_agree_with_the_matrices() {
         let steps = 60;
         let rows: Vec<f64> = (0..steps).map(|t| (t as f64 + 0.5).powf(0.3) * (steps - t) as f64).collect();
-        for text in ["count", "average", "exp:1.2"] {
-            let workload = text.parse().unwrap();
+        let schedule: Vec<f64> = (1..steps).map(|t| 1.0 / (t as f64).sqrt()).collect();
+        let workloads = ["count", "average", "exp:1.2", "momentum:0.9", "momentum:0"]
+            .map(|text| text.parse().unwrap())
+            .into_iter()
+            .chain([Workload::momentum(0.8, &schedule).unwrap()]);
+        for workload in workloads {
+            let text = workload.to_string();
             let strategy =
                 ToeplitzStrategy::normalized("test", &workload, steps, Core::Rational(core()), rows.clone())
                     .unwrap();

@@ -438,14 +438,11 @@ impl Strategy for ToeplitzStrategy {
             return rows::unscaled(&self.workload, self.core.inverse(self.steps)?);
         };
         match (scaling.as_ref(), &self.core) {
-            (Diagonals::Pieces(pieces), Core::Rational(core))
-                if covariance::has_recurrence(&self.workload) =>
-            {
+            (Diagonals::Pieces(pieces), Core::Rational(core)) if covariance::leaps(&self.workload) => {
                 Ok(pieces.row_norms(&self.workload, &core.inverse()?))
             }
-            (Diagonals::Tables(scaling), Core::Rational(core))
-                if covariance::has_recurrence(&self.workload) =>
-            {
+            (scaling, Core::Rational(core)) if covariance::has_recurrence(&self.workload) => {
+                let scaling = scaling.tables();
                 let mut squared = Vec::with_capacity(self.steps);
                 let inverse = core.inverse()?;
                 covariance::for_each_row_norm(

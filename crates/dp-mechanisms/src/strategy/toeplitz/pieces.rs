@@ -195,7 +195,7 @@ impl Pieces {
     }
 
     /// The squared row norms of `B = A D2⁻¹ T⁻¹ D1⁻¹`, given the inverse of the core, for a workload that
-    /// [`has_recurrence`](super::has_recurrence): those at the ends of the pieces and of their parts, and a curve between.
+    /// [`leaps`](super::covariance::leaps): those at the ends of the pieces and of their parts, and a curve between.
     ///
     /// **Complexity** O(k² log² n).
     pub(super) fn row_norms(&self, workload: &Workload, inverse: &Rational) -> RowNorms {
