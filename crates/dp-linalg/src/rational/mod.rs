@@ -179,15 +179,16 @@ impl Rational {
     /// ```
     pub fn quotient_modes(&self, gaps: &[f64]) -> Option<Vec<Mode>> {
         let mut modes = self.inverse_modes().ok()?;
-        let order = gaps.len() as i32 - 1;
+        // `p^{M-1}`, one factor for each pole beyond the first.
+        let power = |gap: f64| gaps.iter().skip(1).fold(1.0, |product, _| product * (1.0 - gap));
         for mode in &mut modes {
-            mode.weight *= (1.0 - mode.gap).powi(order) * distances(mode.gap, gaps)?;
+            mode.weight *= power(mode.gap) * distances(mode.gap, gaps)?;
         }
         for (index, &gap) in gaps.iter().enumerate() {
             let others: Vec<f64> = [&gaps[..index], &gaps[index + 1..]].concat();
             let value = 1.0 + compensated_sum(self.modes().map(|mode| mode.weight / (mode.gap - gap)));
             // A pole of c exactly at p makes the value infinite and the residue 0, which is right.
-            modes.push(Mode { gap, weight: (1.0 - gap).powi(order) * distances(gap, &others)? / value });
+            modes.push(Mode { gap, weight: power(gap) * distances(gap, &others)? / value });
         }
         Some(modes)
     }

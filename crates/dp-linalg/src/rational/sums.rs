@@ -57,12 +57,11 @@ pub fn sum_of_squares(modes: &[Mode], sum: Sum, n: usize) -> f64 {
     let both = |a: f64, b: f64| a + b - a * b;
     let mut losses = [0.0; 32];
     let mut spilled = Vec::new();
-    let losses = match losses.get_mut(..modes.len()) {
-        Some(losses) => losses,
-        None => {
-            spilled.resize(modes.len(), 0.0);
-            &mut spilled
-        }
+    let losses = if let Some(losses) = losses.get_mut(..modes.len()) {
+        losses
+    } else {
+        spilled.resize(modes.len(), 0.0);
+        &mut spilled
     };
     for (loss, mode) in losses.iter_mut().zip(modes) {
         *loss = lost(mode.gap, n);

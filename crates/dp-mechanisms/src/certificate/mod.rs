@@ -46,6 +46,9 @@ const LANES: usize = 4;
 /// The parts of the quadrature that run in parallel.
 const GROUPS: usize = 8;
 
+/// The longest horizon at which weights are optimized rather than stretched.
+const OPTIMIZED: usize = 1 << 14;
+
 /// Weights below this fraction of the mean have vanished.
 const VANISHED: f64 = 1e-5;
 
@@ -106,14 +109,6 @@ impl Inverse {
         match self {
             Self::Bidiagonal(inverse) => inverse.add_inverse_diagonals(nodes, sum),
             Self::SecondOrder(inverse) => inverse.add_inverse_diagonals(nodes, sum),
-        }
-    }
-
-    /// The longest horizon at which weights are optimized rather than stretched.
-    fn optimized_up_to(&self) -> usize {
-        match self {
-            Self::Bidiagonal(_) => 1 << 14,
-            Self::SecondOrder(_) => 1 << 14,
         }
     }
 
@@ -308,7 +303,7 @@ fn climb(workload: &Workload, steps: usize, free_rows: bool) -> Result<Option<We
         let Some(inverse) = Inverse::of(workload, length) else { return Ok(None) };
         weights = weights.map(|values| stretched(values, length));
         // Twice as many weights take longer to settle.
-        if length <= inverse.optimized_up_to() / if free_rows { 8 } else { 1 } {
+        if length <= OPTIMIZED / if free_rows { 8 } else { 1 } {
             weights = optimize(&inverse, &weights);
         }
     }

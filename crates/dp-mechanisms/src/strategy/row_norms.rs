@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn geometric_rows_are_the_sums_of_their_table() {
         let modes = vec![Mode { gap: 0.0, weight: 0.2 }, Mode { gap: 0.01, weight: 0.5 }];
-        let prefix = |k: usize| 0.2 + 0.5 * 0.99_f64.powi(k as i32);
+        let prefix = |k: usize| 0.2 + 0.5 * 0.99_f64.powf(k as f64);
         for width in [7, 300, 1000] {
             let entry = |k: usize| if k < width { prefix(k) } else { prefix(k) - prefix(k - width) };
             let series: Vec<f64> = (0..500).map(entry).collect();

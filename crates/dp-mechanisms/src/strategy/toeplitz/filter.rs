@@ -285,6 +285,7 @@ impl Drop for Blocks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::strategy::toeplitz::ToeplitzStrategy;
     use crate::strategy::{Metric, Strategy, scaled_blt};
     use crate::{GaussianSource, Seed, Workload};
 
@@ -313,5 +314,35 @@ mod tests {
                 assert!(worst < 1e-11, "{dimension} at step {step}: {worst}");
             }
         }
+    }
+
+    #[test]
+    fn diagonals_in_pieces_and_in_tables_make_the_same_noise() {
+        let steps = 70_000;
+        let pieces = scaled_blt::scaled_blt(&Workload::count(), steps, Metric::Mse).unwrap();
+        let diagonals = pieces.scaling.as_ref().unwrap();
+        assert!(matches!(diagonals.as_ref(), Diagonals::Pieces(_)));
+        let mut tables = pieces.clone();
+        tables.scaling = Some(Arc::new(Diagonals::Tables(diagonals.tables().into_owned())));
+        for dimension in [1, 3] {
+            let noise = |strategy: &ToeplitzStrategy, chunks: &[usize]| {
+                let mut source = GaussianSource::new(Seed::reproducible(5), dimension);
+                let mut filter = strategy.noise_filter(dimension).unwrap();
+                let mut out = vec![0.0; steps * dimension];
+                let (mut rest, mut sizes) = (&mut out[..], chunks.iter().cycle());
+                while !rest.is_empty() {
+                    let size = sizes.next().unwrap() * dimension;
+                    let (part, later) = rest.split_at_mut(size.min(rest.len()));
+                    filter.next_rows(&mut source, dimension, part).unwrap();
+                    rest = later;
+                }
+                out
+            };
+            let expected = noise(&tables, &[steps]);
+            for chunks in [&[1][..], &[7, 1000, 2500], &[steps]] {
+                assert!(noise(&pieces, chunks) == expected, "{dimension} {chunks:?}");
+            }
+        }
+        assert!(pieces.memory(1) < 6000 && tables.memory(1) > 2 * steps);
     }
 }

@@ -36,7 +36,7 @@ pub(super) const BLOCK: usize = 1024;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Pieces {
     steps: usize,
-    pieces: Vec<Piece>,
+    parts: Vec<Piece>,
     pairs: Vec<Pair>,
     /// `R_il` at the start of every piece and past the last, where it is 0.
     sums: Vec<Vec<f64>>,
@@ -89,9 +89,10 @@ impl Pieces {
             .map(|index| Piece { start: starts[index], log_row: logs[index], slope: slope(index) })
             .collect();
         let pairs = pairs(core);
-        let mut this = Self { steps, sums: vec![vec![0.0; pairs.len()]; pieces.len() + 1], pieces, pairs };
-        for index in (0..this.pieces.len()).rev() {
-            let start = this.pieces[index].start;
+        let mut this =
+            Self { steps, sums: vec![vec![0.0; pairs.len()]; pieces.len() + 1], parts: pieces, pairs };
+        for index in (0..this.parts.len()).rev() {
+            let start = this.parts[index].start;
             this.sums[index] = (0..this.pairs.len()).map(|pair| this.sum_at(index, start, pair)).collect();
         }
         Some(this)
@@ -99,16 +100,16 @@ impl Pieces {
 
     /// The number of values kept.
     pub(super) fn memory(&self) -> usize {
-        3 * self.pieces.len() + self.sums.len() * self.pairs.len()
+        3 * self.parts.len() + self.sums.len() * self.pairs.len()
     }
 
     fn end(&self, piece: usize) -> usize {
-        self.pieces.get(piece + 1).map_or(self.steps, |next| next.start)
+        self.parts.get(piece + 1).map_or(self.steps, |next| next.start)
     }
 
     /// The piece that a step belongs to.
     fn piece_of(&self, step: usize) -> usize {
-        self.pieces.partition_point(|piece| piece.start <= step) - 1
+        self.parts.partition_point(|piece| piece.start <= step) - 1
     }
 
     /// `R_il(step)` for a step of a piece or its end, from the sum at its end.
@@ -119,7 +120,7 @@ impl Pieces {
             return after;
         }
         let log = self.pairs[pair].log_decay;
-        let ratio = 2.0 * self.pieces[piece].slope + log;
+        let ratio = 2.0 * self.parts[piece].slope + log;
         let within = if ratio == 0.0 { length } else { (length * ratio).exp_m1() / ratio.exp_m1() };
         (2.0 * self.log_row(piece, step)).exp() * within + (length * log).exp() * after
     }
@@ -135,7 +136,7 @@ impl Pieces {
         let (first, last) = (self.piece_of(from), self.piece_of(to - 1));
         rows.clear();
         if first == last {
-            let ratio = self.pieces[first].slope.exp();
+            let ratio = self.parts[first].slope.exp();
             let row = self.log_row(first, from).exp();
             rows.extend(std::iter::successors(Some(row), |row| Some(row * ratio)).take(to - from));
         } else {
@@ -147,7 +148,7 @@ impl Pieces {
                 self.log_row(piece, step).exp()
             }));
         }
-        let growth = 2.0 * self.pieces[last].slope;
+        let growth = 2.0 * self.parts[last].slope;
         let left = (self.end(last) - to) as f64;
         let (mut factor, next) = (1.0, growth.exp());
         recursion.clear();
@@ -178,7 +179,7 @@ impl Pieces {
 
     /// `ln d_t` for a step of a piece.
     fn log_row(&self, piece: usize, step: usize) -> f64 {
-        let Piece { start, log_row, slope } = self.pieces[piece];
+        let Piece { start, log_row, slope } = self.parts[piece];
         log_row + slope * (step - start) as f64
     }
 
@@ -207,7 +208,7 @@ impl Pieces {
         let mut covariance = Covariance::new(inverse.buffers());
         let (mut rows, mut squared) = (Vec::new(), Vec::new());
         let mut log_norm = self.log_norm(0);
-        for (index, piece) in self.pieces.iter().enumerate() {
+        for (index, piece) in self.parts.iter().enumerate() {
             let length = self.end(index) - piece.start;
             let mut from = piece.start;
             for to in (1..=PARTS).map(|part| piece.start + length * part / PARTS) {
