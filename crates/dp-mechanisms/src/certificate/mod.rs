@@ -11,7 +11,7 @@
 //! `T^{-1/2} = (2/π) ∫_0^∞ (T + t²)⁻¹ dt`
 //!
 //! The trapezoidal rule in `ln t` converges geometrically, and the diagonal of each inverse takes one sweep in each
-//! direction: [`bidiagonal`] where A⁻¹ has one diagonal below its own, [`second_order`] where it has two.
+//! direction: `bidiagonal` where A⁻¹ has one diagonal below its own, `second_order` where it has two.
 
 mod bidiagonal;
 mod second_order;
@@ -310,10 +310,10 @@ fn climb(workload: &Workload, steps: usize, free_rows: bool) -> Result<Option<We
     Ok(Some(weights))
 }
 
-/// Up to this many steps [`banded_bound`] takes a second or two at most.
+/// Up to this many steps [`banded_bound`] takes a few seconds at most.
 pub(crate) fn practical_limit(workload: &Workload) -> usize {
     match workload.kind() {
-        Kind::Momentum { .. } => 1 << 18,
+        Kind::Momentum { .. } => 1 << 20,
         _ => 1 << 21,
     }
 }
