@@ -26,7 +26,7 @@ const PARTS: usize = 3;
 /// Larger logarithms of rows than this, whose squares come near the limits of f64, are left to others to refuse.
 const LARGEST_LOG: f64 = 300.0;
 
-/// A part of `e^{-40}` is nothing, even of a sum that is 10^6 times as large.
+/// A part of `e^{-40}` is nothing.
 const FORGOTTEN: f64 = 40.0;
 
 /// The steps whose diagonals are computed together.
@@ -38,6 +38,8 @@ pub(crate) struct Pieces {
     steps: usize,
     parts: Vec<Piece>,
     pairs: Vec<Pair>,
+    /// The largest `ln d_t`.
+    highest: f64,
     /// `R_il` at the start of every piece and past the last, where it is 0.
     sums: Vec<Vec<f64>>,
 }
@@ -89,8 +91,9 @@ impl Pieces {
             .map(|index| Piece { start: starts[index], log_row: logs[index], slope: slope(index) })
             .collect();
         let pairs = pairs(core);
-        let mut this =
-            Self { steps, sums: vec![vec![0.0; pairs.len()]; pieces.len() + 1], parts: pieces, pairs };
+        let highest = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let sums = vec![vec![0.0; pairs.len()]; pieces.len() + 1];
+        let mut this = Self { steps, parts: pieces, pairs, highest, sums };
         for index in (0..this.parts.len()).rev() {
             let start = this.parts[index].start;
             this.sums[index] = (0..this.pairs.len()).map(|pair| this.sum_at(index, start, pair)).collect();
@@ -148,13 +151,16 @@ impl Pieces {
                 self.log_row(piece, step).exp()
             }));
         }
+        // However much larger later rows are, what is left of them must be nothing beside those of this block.
+        let lowest = self.log_row(first, from).min(self.log_row(last, to - 1));
+        let forgotten = FORGOTTEN + 2.0 * (self.highest - lowest);
         let growth = 2.0 * self.parts[last].slope;
         let left = (self.end(last) - to) as f64;
         let (mut factor, next) = (1.0, growth.exp());
         recursion.clear();
         for (index, pair) in self.pairs.iter().enumerate() {
             let ratio = growth + pair.log_decay;
-            if first == last && left * ratio.max(pair.log_decay) < -FORGOTTEN {
+            if first == last && left * ratio.max(pair.log_decay) < -forgotten {
                 factor += pair.weight * next / -ratio.exp_m1();
             } else {
                 recursion.push(*pair, self.sum_at(last, to, index));
@@ -388,6 +394,22 @@ mod tests {
                     coefficients.iter().zip(&rows[step..]).map(|(c, row)| c * row).collect();
                 let squared = dp_linalg::norms::round_up_sum_of_squares(&column);
                 assert!(norms[step] * norms[step] >= squared, "{steps} {step}");
+            }
+        }
+    }
+
+    #[test]
+    fn rows_that_grow_by_many_orders_of_magnitude_are_not_forgotten() {
+        let steps = 20_000;
+        let core = blt::fit(&Workload::count(), 2 * steps, 5, Participation::Single, Metric::Mse).unwrap();
+        // From 1 to 10^39, and back.
+        for direction in [1.0, -1.0] {
+            let log_row = |step: usize| direction * 9.0 * ((step + 1) as f64).ln();
+            let pieces = Pieces::new(&core, log_row, steps).unwrap();
+            let Scaling { rows, column_norms: norms } = pieces.tables();
+            for (norm, expected) in norms.iter().zip(&column_norms(&core, &rows)) {
+                let ratio = norm / expected;
+                assert!((1.0 - 1e-11..1.0 + 1e-10).contains(&ratio), "{direction}: {ratio}");
             }
         }
     }
