@@ -376,7 +376,8 @@ mod tests {
 
     #[test]
     fn column_norms_are_those_of_the_recursion_and_never_below() {
-        for steps in [2, 17, BLOCK, BLOCK + 1, 20_000] {
+        // The longest has whole blocks within a piece.
+        for steps in [2, 17, BLOCK, BLOCK + 1, 20_000, 400_000] {
             let (core, pieces) = pieces(&Workload::count(), steps);
             let Scaling { rows, column_norms: norms } = pieces.tables();
             assert_eq!((rows.len(), norms.len()), (steps, steps));
@@ -386,10 +387,10 @@ mod tests {
             let recursion = column_norms(&core, &rows);
             for (step, (norm, expected)) in norms.iter().zip(&recursion).enumerate() {
                 let ratio = norm / expected;
-                assert!((1.0 - 1e-11..1.0 + 1e-10).contains(&ratio), "{steps} {step}: {ratio}");
+                assert!((1.0 - 5e-10..1.0 + 1e-10).contains(&ratio), "{steps} {step}: {ratio}");
             }
             let coefficients = core.coefficients(steps);
-            for step in (0..steps).step_by(97).chain([steps - 1]) {
+            for step in (0..steps).step_by(steps / 97 + 1).chain([steps - 1]) {
                 let column: Vec<f64> =
                     coefficients.iter().zip(&rows[step..]).map(|(c, row)| c * row).collect();
                 let squared = dp_linalg::norms::round_up_sum_of_squares(&column);
@@ -400,16 +401,17 @@ mod tests {
 
     #[test]
     fn rows_that_grow_by_many_orders_of_magnitude_are_not_forgotten() {
-        let steps = 20_000;
-        let core = blt::fit(&Workload::count(), 2 * steps, 5, Participation::Single, Metric::Mse).unwrap();
-        // From 1 to 10^39, and back.
+        let steps = 400_000;
+        // One pole forgets within a piece, but not by as much as the rows of the next one grow.
+        let core = Rational::new(vec![0.997, 0.9], vec![0.01, 0.2]).unwrap();
+        // From 1 to 10^34 in the middle, and back.
         for direction in [1.0, -1.0] {
-            let log_row = |step: usize| direction * 9.0 * ((step + 1) as f64).ln();
+            let log_row = |step: usize| if step < steps / 2 { 0.0 } else { direction * 80.0 };
             let pieces = Pieces::new(&core, log_row, steps).unwrap();
             let Scaling { rows, column_norms: norms } = pieces.tables();
             for (norm, expected) in norms.iter().zip(&column_norms(&core, &rows)) {
                 let ratio = norm / expected;
-                assert!((1.0 - 1e-11..1.0 + 1e-10).contains(&ratio), "{direction}: {ratio}");
+                assert!((1.0 - 5e-10..1.0 + 1e-10).contains(&ratio), "{direction}: {ratio}");
             }
         }
     }
