@@ -158,7 +158,7 @@ impl Rational {
     }
 
     /// `b(x) = c(x)⁻¹ / Π_m (1 - p_m x)`, `p_m = 1 - gap_m`, as a sum of geometric sequences: the decoder of a workload that is
-    /// such a product. Nothing where two poles come too close to each other for that to keep its digits, or the weights of
+    /// such a product. Nothing without a pole, where two poles come too close to each other for that to keep its digits, or the weights of
     /// c have both signs.
     ///
     /// With `1/c = 1 + Σ_i ω̂_i x/(1 - θ̂_i x)` the weights are `ω̂_i θ̂_i^{M-1}/Π_m (θ̂_i - p_m)` at the poles of the inverse and
@@ -178,6 +178,10 @@ impl Rational {
     /// # Ok::<(), dp_linalg::Error>(())
     /// ```
     pub fn quotient_modes(&self, gaps: &[f64]) -> Option<Vec<Mode>> {
+        if gaps.is_empty() {
+            // Without a pole the first coefficient is out of line.
+            return None;
+        }
         let mut modes = self.inverse_modes().ok()?;
         // `p^{M-1}`, one factor for each pole beyond the first.
         let power = |gap: f64| gaps.iter().skip(1).fold(1.0, |product, _| product * (1.0 - gap));

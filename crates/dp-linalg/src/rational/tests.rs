@@ -116,6 +116,7 @@ fn several_poles_match_the_recurrence() {
         }
     }
     assert!(c.quotient_modes(&[0.1, 0.1]).is_none());
+    assert!(c.quotient_modes(&[]).is_none());
     // More modes than fit on the stack.
     let many: Vec<Mode> = (0..40).map(|i| Mode { gap: 0.01 * f64::from(i), weight: 1.0 }).collect();
     let values: Vec<f64> =

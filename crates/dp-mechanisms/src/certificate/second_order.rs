@@ -12,6 +12,8 @@ use crate::workload::{Kind, Workload};
 pub(super) struct SecondOrder {
     /// Column i: the entries in rows i, i+1 and i+2, zero past the last row.
     columns: Vec<[f64; 3]>,
+    /// `1/(1-β)`: the steps after which an input is forgotten.
+    memory: f64,
 }
 
 impl SecondOrder {
@@ -26,11 +28,21 @@ impl SecondOrder {
             })
             .collect();
         clip(&mut columns);
-        columns.iter().flatten().all(|entry| entry.is_finite()).then_some(Self { columns })
+        columns
+            .iter()
+            .flatten()
+            .all(|entry| entry.is_finite())
+            .then_some(Self { columns, memory: 1.0 / (1.0 - beta) })
     }
 
     pub(super) fn steps(&self) -> usize {
         self.columns.len()
+    }
+
+    /// By how much rounding of the entries changes the small singular values, about: the sums of `|A|` along a row.
+    pub(super) fn condition(&self) -> f64 {
+        let steps = self.steps() as f64;
+        steps * steps.min(self.memory)
     }
 
     /// No row or column of |L| sums to more than three times the largest entry.
@@ -45,7 +57,8 @@ impl SecondOrder {
             Some(column) => self.columns[column][below],
             None => 0.0,
         };
-        Self { columns: (0..steps).map(|i| std::array::from_fn(|below| entry(i, below))).collect() }
+        let columns = (0..steps).map(|i| std::array::from_fn(|below| entry(i, below))).collect();
+        Self { columns, memory: self.memory }
     }
 
     /// `D^{-1/2} A⁻¹`.
@@ -54,7 +67,7 @@ impl SecondOrder {
         let columns = self.columns.iter().enumerate();
         let scale =
             |(i, column): (usize, &[f64; 3])| std::array::from_fn(|below| column[below] / root(i + below));
-        Self { columns: columns.map(scale).collect() }
+        Self { columns: columns.map(scale).collect(), memory: self.memory }
     }
 
     /// Adds `weight · diag((L Lᵀ + shift)⁻¹)` of each group of lanes to `sum`.
