@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use dp_apps::graph::{CutEncoding, EdgeUpdate, GraphFunction, clip, project};
-use dp_mechanisms::{Budget, Mechanism, Participation, Plan, Relation, Seed, Workload, strategy};
+use dp_mechanisms::{Budget, Mechanism, Method, Plan, Problem, Relation, Seed, Workload};
 
 const STEPS: usize = 256;
 const PER_STEP: usize = 64;
@@ -21,7 +21,7 @@ fn edges(vertices: usize) -> Vec<EdgeUpdate> {
 }
 
 fn mechanism(footprint: dp_mechanisms::Footprint, dimension: usize) -> Mechanism {
-    let count = strategy::build("sqrt", &Workload::count(), STEPS, Participation::Single).unwrap();
+    let count = Method::Sqrt.build(&Problem::new(Workload::count(), STEPS).unwrap()).unwrap();
     let plan = Plan::new(count, footprint, Budget::gaussian(1.0).unwrap()).unwrap();
     Mechanism::reproducible(plan, dimension, Seed::reproducible(1)).unwrap()
 }

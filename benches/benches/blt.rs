@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 
 use criterion::Criterion;
 use dp_mechanisms::noise::UnitNoise;
-use dp_mechanisms::{CorrelatedNoise, GaussianSource, Participation, Seed, Side, Workload, strategy};
+use dp_mechanisms::{CorrelatedNoise, GaussianSource, Method, Problem, Seed, Side, Workload};
 
 const DIMENSION: usize = 1_000_000;
 const STEPS: usize = 1 << 12;
 
-fn noise(name: &str, steps: usize) -> CorrelatedNoise {
-    let strategy = strategy::build(name, &Workload::count(), steps, Participation::Single)
-        .expect("a strategy for the count");
+fn noise(method: Method, steps: usize) -> CorrelatedNoise {
+    let problem = Problem::new(Workload::count(), steps).expect("some steps");
+    let strategy = method.build(&problem).expect("a strategy for the count");
     let source = GaussianSource::new(Seed::reproducible(1), DIMENSION);
     CorrelatedNoise::new(strategy.as_ref(), DIMENSION, Side::Input, Box::new(source)).expect("a stream")
 }
@@ -28,9 +28,9 @@ fn steps(criterion: &mut Criterion) {
             row += 1;
         });
     });
-    for name in ["blt", "scaled-blt"] {
-        let mut stream = noise(name, 1 << 20);
-        group.bench_function(name, |bencher| {
+    for method in [Method::Blt, Method::ScaledBlt] {
+        let mut stream = noise(method, 1 << 20);
+        group.bench_function(method.name(), |bencher| {
             bencher.iter(|| stream.next_into(&mut out).expect("a step within the horizon"));
         });
     }
@@ -60,12 +60,13 @@ fn print_ratios() {
         row += 1;
         black_box(&out);
     });
-    for (name, steps) in [("blt", STEPS), ("scaled-blt", STEPS), ("blt", 1 << 20), ("scaled-blt", 1 << 20)] {
-        let mut stream = noise(name, steps);
+    let cases = [STEPS, 1 << 20].map(|steps| [(Method::Blt, steps), (Method::ScaledBlt, steps)]);
+    for (method, steps) in cases.into_iter().flatten() {
+        let mut stream = noise(method, steps);
         let step = shortest(30, || stream.next_into(&mut out).expect("a step within the horizon"));
         let ratio = step.as_secs_f64() / sampled.as_secs_f64();
         println!(
-            "{name:<12} n = 2^{:<3} {:>8.2} ms / {:>8.2} ms = {ratio:>6.2}   (at most 2.5)",
+            "{method:<12} n = 2^{:<3} {:>8.2} ms / {:>8.2} ms = {ratio:>6.2}   (at most 2.5)",
             steps.ilog2(),
             step.as_secs_f64() * 1e3,
             sampled.as_secs_f64() * 1e3

@@ -5,25 +5,27 @@ use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use dp_mechanisms::exact::{ExactMechanism, ExactPlan};
-use dp_mechanisms::{Budget, Footprint, Mechanism, Participation, Plan, Relation, Seed, Workload, strategy};
+use dp_mechanisms::{
+    Budget, Footprint, Mechanism, Method, Participation, Plan, Problem, Relation, Seed, Workload,
+};
 
 fn whole_streams(c: &mut Criterion) {
     let mut group = c.benchmark_group("exact");
     group.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(4)).sample_size(10);
-    for (name, steps) in [
-        ("sqrt", 1_usize << 16),
-        ("sqrt", 1 << 20),
-        ("scaled-sqrt", 1 << 16),
-        ("binary-tree", 1 << 16),
-        ("binary-tree", 1 << 20),
+    for (method, steps) in [
+        (Method::Sqrt, 1_usize << 16),
+        (Method::Sqrt, 1 << 20),
+        (Method::ScaledSqrt, 1 << 16),
+        (Method::BinaryTree, 1 << 16),
+        (Method::BinaryTree, 1 << 20),
     ] {
         group.throughput(Throughput::Elements(steps as u64));
-        let strategy = strategy::build(name, &Workload::count(), steps, Participation::Single)
-            .expect("the strategy serves the count");
+        let problem = Problem::new(Workload::count(), steps).expect("some steps");
+        let strategy = method.build(&problem).expect("the strategy serves the count");
         let footprint = Footprint::scalar(0.0, 1.0, Relation::ZeroOut, Participation::Single).expect("0 < 1");
         let budget = Budget::approximate(1.0, 1e-6).expect("a valid budget");
         let idealized = Plan::new(strategy.clone(), footprint.clone(), budget).expect("it can be calibrated");
-        let id = |mode: &str| BenchmarkId::new(format!("{name} {mode}"), steps);
+        let id = |mode: &str| BenchmarkId::new(format!("{method} {mode}"), steps);
         group.bench_function(id("idealized"), |b| {
             b.iter(|| {
                 let mut mechanism = Mechanism::reproducible(idealized.clone(), 1, Seed::reproducible(1))

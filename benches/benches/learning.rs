@@ -7,17 +7,19 @@ use std::time::Duration;
 use criterion::{Criterion, Throughput};
 use dp_benches::Spent;
 use dp_mechanisms::noise::{Precision, ShardedNoise, UnitNoise};
-use dp_mechanisms::{GaussianSource, Participation, Seed, Strategy, Workload, strategy};
+use dp_mechanisms::{GaussianSource, Method, Problem, Seed, Strategy, Workload};
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 /// Steps of a training run.
 const STEPS: usize = 2048;
 
-const NAMES: [&str; 5] = ["identity", "binary-tree", "blt", "scaled-blt", "banded"];
+const METHODS: [Method; 5] =
+    [Method::Identity, Method::BinaryTree, Method::Blt, Method::ScaledBlt, Method::Banded];
 
-fn build(name: &str) -> Arc<dyn Strategy> {
-    strategy::build(name, &Workload::count(), STEPS, Participation::Single).expect("a strategy for the count")
+fn build(method: Method) -> Arc<dyn Strategy> {
+    let problem = Problem::new(Workload::count(), STEPS).expect("some steps");
+    method.build(&problem).expect("a strategy for the count")
 }
 
 fn noise(strategy: &dyn Strategy, dimension: usize) -> ShardedNoise {
@@ -40,7 +42,7 @@ fn sample(source: &GaussianSource, row: usize, out: &mut [f32]) {
 /// Fast and naive agree before they are timed: the identity strategy is plain sampling.
 fn check() {
     let dimension = 10_000;
-    let mut noise = noise(build("identity").as_ref(), dimension);
+    let mut noise = noise(build(Method::Identity).as_ref(), dimension);
     let source = GaussianSource::new(Seed::reproducible(1), dimension);
     let (mut made, mut plain) = (vec![0.0; dimension], vec![0.0; dimension]);
     for row in 0..3 {
@@ -63,10 +65,10 @@ fn steps(criterion: &mut Criterion) {
             row += 1;
         });
     });
-    for name in ["blt", "scaled-blt"] {
-        let strategy = build(name);
+    for method in [Method::Blt, Method::ScaledBlt] {
+        let strategy = build(method);
         let mut stream = noise(strategy.as_ref(), dimension);
-        group.bench_function(name, |bencher| {
+        group.bench_function(method.name(), |bencher| {
             bencher.iter(|| {
                 if stream.step() == STEPS {
                     stream = noise(strategy.as_ref(), dimension);
@@ -79,10 +81,10 @@ fn steps(criterion: &mut Criterion) {
 }
 
 /// Times of one step of each strategy and of plain sampling, in turns: whatever else the machine does falls on both.
-fn compare(pool: &ThreadPool, dimension: usize, names: &[&str], runs: usize) {
+fn compare(pool: &ThreadPool, dimension: usize, methods: &[Method], runs: usize) {
     let mut out = vec![0.0_f32; dimension];
-    for name in names {
-        let mut stream = noise(build(name).as_ref(), dimension);
+    for &method in methods {
+        let mut stream = noise(build(method).as_ref(), dimension);
         let source = GaussianSource::new(Seed::reproducible(2), dimension);
         let mut once = |row: usize| {
             let sampled = Spent::on(|| pool.install(|| sample(&source, row, black_box(&mut out))));
@@ -96,9 +98,13 @@ fn compare(pool: &ThreadPool, dimension: usize, names: &[&str], runs: usize) {
             let again = once(row);
             (step, sampled) = (step.and(again.0), sampled.and(again.1));
         }
-        let target = if dimension == 1_000_000 && name.contains("blt") { "at most 2.5" } else { "" };
+        let target = if dimension == 1_000_000 && [Method::Blt, Method::ScaledBlt].contains(&method) {
+            "at most 2.5"
+        } else {
+            ""
+        };
         println!(
-            "{name:<16} d = {dimension:<9} {} threads {:>9.2} ms {:>9.2} ms {:>7.2} {:>12}   {target}",
+            "{method:<16} d = {dimension:<9} {} threads {:>9.2} ms {:>9.2} ms {:>7.2} {:>12}   {target}",
             pool.current_num_threads(),
             step.elapsed.as_secs_f64() * 1e3,
             sampled.elapsed.as_secs_f64() * 1e3,
@@ -114,8 +120,8 @@ fn print_ratios() {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     for threads in [threads, 1] {
         let pool = ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
-        compare(&pool, 1_000_000, &NAMES, 12);
-        compare(&pool, 10_000_000, &NAMES, 3);
+        compare(&pool, 1_000_000, &METHODS, 12);
+        compare(&pool, 10_000_000, &METHODS, 3);
     }
 }
 

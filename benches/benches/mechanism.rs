@@ -8,15 +8,15 @@ use criterion::{BatchSize, BenchmarkId, Criterion, Throughput};
 use dp_benches::Spent;
 use dp_linalg::dense;
 use dp_mechanisms::{
-    CorrelatedNoise, GaussianSource, Participation, Seed, Side, Strategy, Workload, strategy,
+    CorrelatedNoise, GaussianSource, Method, Participation, Problem, Seed, Side, Strategy, Workload,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use rand_distr::{Distribution, StandardNormal};
 
 /// The strategy for the count, or nothing where it does not serve that many steps.
-fn build(name: &str, steps: usize) -> Option<Arc<dyn Strategy>> {
-    strategy::build(name, &Workload::count(), steps, Participation::Single).ok()
+fn build(method: Method, steps: usize) -> Option<Arc<dyn Strategy>> {
+    method.build(&Problem::new(Workload::count(), steps).ok()?).ok()
 }
 
 fn noise(strategy: &dyn Strategy, dimension: usize) -> CorrelatedNoise {
@@ -51,7 +51,7 @@ fn plain_sum(generator: &mut ChaCha20Rng, steps: usize, out: &mut [f64]) -> f64 
 }
 
 /// The noise of a strategy with unit vectors in place of z is its matrix: fast and dense agree before they are timed.
-fn check(name: &str) {
+fn check(method: Method) {
     struct Impulses;
     impl dp_mechanisms::noise::UnitNoise for Impulses {
         fn fill_range(&self, row: usize, first: usize, out: &mut [f64]) {
@@ -60,7 +60,7 @@ fn check(name: &str) {
             }
         }
     }
-    let Some(strategy) = build(name, 32) else { return };
+    let Some(strategy) = build(method, 32) else { return };
     let decoder = strategy.materialize().expect("a small strategy").decoder;
     let mut noise =
         CorrelatedNoise::new(strategy.as_ref(), decoder.ncols(), Side::Output, Box::new(Impulses))
@@ -69,7 +69,7 @@ fn check(name: &str) {
     for expected in decoder.rows() {
         noise.next_into(&mut row).expect("as many steps as the horizon has");
         for (value, expected) in row.iter().zip(expected) {
-            assert!((value - expected).abs() < 1e-9, "{name}: {value} against {expected}");
+            assert!((value - expected).abs() < 1e-9, "{method}: {value} against {expected}");
         }
     }
 }
@@ -83,9 +83,9 @@ fn scalar_steps(criterion: &mut Criterion) {
     group.bench_function("plain sampling", |bencher| {
         bencher.iter(|| plain_sum(&mut generator, steps, &mut [0.0]));
     });
-    for name in strategies_for(steps) {
-        let Some(strategy) = build(name, steps) else { continue };
-        group.bench_function(BenchmarkId::from_parameter(name), |bencher| {
+    for method in methods_for(steps) {
+        let Some(strategy) = build(method, steps) else { continue };
+        group.bench_function(BenchmarkId::from_parameter(method), |bencher| {
             bencher.iter_batched(
                 || noise(strategy.as_ref(), 1),
                 |noise| drain(noise, steps, &mut [0.0]),
@@ -101,9 +101,9 @@ fn against_the_matrix(criterion: &mut Criterion) {
     let (steps, dimension) = (256, 64);
     let mut group = criterion.benchmark_group("256 steps of 64 coordinates");
     group.throughput(Throughput::Elements((steps * dimension) as u64));
-    for name in ["sqrt", "binary-tree", "honaker-full"] {
-        let Some(strategy) = build(name, steps) else { continue };
-        group.bench_function(BenchmarkId::new("streamed", name), |bencher| {
+    for method in [Method::Sqrt, Method::BinaryTree, Method::HonakerFull] {
+        let Some(strategy) = build(method, steps) else { continue };
+        group.bench_function(BenchmarkId::new("streamed", method), |bencher| {
             let mut out = vec![0.0; dimension];
             bencher.iter_batched(
                 || noise(strategy.as_ref(), dimension),
@@ -113,7 +113,7 @@ fn against_the_matrix(criterion: &mut Criterion) {
         });
         let decoder = strategy.materialize().expect("a small strategy").decoder;
         let mut generator = ChaCha20Rng::seed_from_u64(2);
-        group.bench_function(BenchmarkId::new("matrix (naive)", name), |bencher| {
+        group.bench_function(BenchmarkId::new("matrix (naive)", method), |bencher| {
             bencher.iter(|| {
                 let mut z = ndarray::Array2::zeros((decoder.ncols(), dimension));
                 plain(&mut generator, z.as_slice_mut().expect("a fresh array"));
@@ -137,9 +137,9 @@ fn print_row(what: &str, values: usize, spent: Spent, sampled: Spent, target: &s
 }
 
 /// Times the noise of a stream beside as many plain samples, one after the other.
-fn compare(name: &str, steps: usize, dimension: usize, runs: usize, target: &str) {
-    let Some(strategy) = build(name, steps) else {
-        println!("{name}: not for {steps} steps");
+fn compare(method: Method, steps: usize, dimension: usize, runs: usize, target: &str) {
+    let Some(strategy) = build(method, steps) else {
+        println!("{method}: not for {steps} steps");
         return;
     };
     let mut out = vec![0.0; dimension];
@@ -160,31 +160,32 @@ fn compare(name: &str, steps: usize, dimension: usize, runs: usize, target: &str
         let again = once();
         (spent, sampled) = (spent.and(again.0), sampled.and(again.1));
     }
-    print_row(&format!("{name}, n = {steps}, d = {dimension}"), steps * dimension, spent, sampled, target);
+    print_row(&format!("{method}, n = {steps}, d = {dimension}"), steps * dimension, spent, sampled, target);
 }
 
 /// The strategies that are built in reasonable time for so many steps: dense programs take minutes.
-fn strategies_for(steps: usize) -> impl Iterator<Item = &'static str> {
-    strategy::NAMES
-        .iter()
-        .copied()
-        .filter(move |name| strategy::practical_limit(name, Participation::Single) >= steps)
+fn methods_for(steps: usize) -> impl Iterator<Item = Method> {
+    Method::ALL.iter().copied().filter(move |method| method.practical_limit(Participation::Single) >= steps)
 }
 
 fn print_ratios() {
     println!("\ncorrelated noise / plain sampling, per value (shortest of several runs)");
     println!("{:<34} {:>11} {:>11} {:>7} {:>12}", "", "noise", "sampling", "ratio", "by processor");
-    for name in strategies_for(1 << 12) {
-        compare(name, 1 << 12, 1, 9, "");
+    for method in methods_for(1 << 12) {
+        compare(method, 1 << 12, 1, 9, "");
     }
-    for name in strategies_for(1 << 20) {
-        compare(name, 1 << 20, 1, 5, "at most 5");
+    for method in methods_for(1 << 20) {
+        compare(method, 1 << 20, 1, 5, "at most 5");
     }
     // 40 steps of a million coordinates are past what is made in one piece: here the square root runs online.
-    for (name, steps) in
-        [("binary-tree", 16), ("honaker-online", 16), ("sqrt", 16), ("binary-tree", 40), ("sqrt", 40)]
-    {
-        compare(name, steps, 1_000_000, 1, "");
+    for (method, steps) in [
+        (Method::BinaryTree, 16),
+        (Method::HonakerOnline, 16),
+        (Method::Sqrt, 16),
+        (Method::BinaryTree, 40),
+        (Method::Sqrt, 40),
+    ] {
+        compare(method, steps, 1_000_000, 1, "");
     }
 }
 
@@ -194,8 +195,8 @@ fn main() {
         .warm_up_time(Duration::from_millis(100))
         .measurement_time(Duration::from_millis(400))
         .configure_from_args();
-    for name in strategy::NAMES {
-        check(name);
+    for &method in Method::ALL {
+        check(method);
     }
     scalar_steps(&mut criterion);
     against_the_matrix(&mut criterion);

@@ -7,18 +7,19 @@ use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use dp_mechanisms::Workload;
 use dp_mechanisms::bounds::dual_certificate;
 use dp_mechanisms::certificate::{banded_bound, banded_certificate};
-use dp_mechanisms::strategy::optimal::{Method, Objective, Options, scaled_sqrt_start, solve, start};
+use dp_mechanisms::strategy::optimal::{Ascent, Objective, Options, scaled_sqrt_start, solve, start};
+use dp_mechanisms::strategy::unwatched;
 use ndarray::Array2;
 use std::hint::black_box;
 use std::time::Duration;
 
 /// The limit stands in for a fixed point that would take too long.
-fn options(method: Method) -> Options {
-    Options { method, eigendecompositions: 2000, ..Options::default() }
+fn options(ascent: Ascent) -> Options {
+    Options { ascent, eigendecompositions: 2000, ..Options::default() }
 }
 
-fn solve_and_count(workload: &Array2<f64>, from: &[f64], method: Method) -> usize {
-    solve(workload.view(), &Objective::Mean, from, options(method), &mut |_, _| ())
+fn solve_and_count(workload: &Array2<f64>, from: &[f64], ascent: Ascent) -> usize {
+    solve(workload.view(), &Objective::Mean, from, options(ascent), &mut unwatched)
         .map_or(0, |optimum| optimum.certificate.eigendecompositions)
 }
 
@@ -34,18 +35,18 @@ fn to_the_gap(criterion: &mut Criterion) {
             continue;
         };
         let mut cases = vec![
-            ("Newton, best start", best, Method::Newton),
-            ("Newton, scaled root", sqrt.clone(), Method::Newton),
-            ("Newton, equal weights", vec![1.0; steps], Method::Newton),
+            ("Newton, best start", best, Ascent::Newton),
+            ("Newton, scaled root", sqrt.clone(), Ascent::Newton),
+            ("Newton, equal weights", vec![1.0; steps], Ascent::Newton),
         ];
         if with_fixed_point {
-            cases.push(("fixed point, scaled root", sqrt, Method::FixedPoint));
+            cases.push(("fixed point, scaled root", sqrt, Ascent::FixedPoint));
         }
-        for (name, from, method) in cases {
-            let count = solve_and_count(&matrix, &from, method);
+        for (name, from, ascent) in cases {
+            let count = solve_and_count(&matrix, &from, ascent);
             println!("{text}, {steps} steps, {name}: {count} eigendecompositions");
             group.bench_function(BenchmarkId::new(name, format!("{text}/{steps}")), |bencher| {
-                bencher.iter(|| solve_and_count(black_box(&matrix), &from, method));
+                bencher.iter(|| solve_and_count(black_box(&matrix), &from, ascent));
             });
         }
     }

@@ -2,48 +2,52 @@
 
 use std::collections::HashSet;
 
-use dp_mechanisms::{Participation, Workload, strategy};
+use dp_mechanisms::{Method, Problem, Workload};
 use dp_tests::{CASES, HORIZONS, workloads};
 
 /// The strategies that exist for any workload at all.
-const UNIVERSAL: [&str; 7] =
-    ["optimal", "structured", "identity", "output", "binary-tree", "honaker-online", "honaker-full"];
+const UNIVERSAL: [Method; 7] = [
+    Method::Optimal,
+    Method::Structured,
+    Method::Identity,
+    Method::Output,
+    Method::BinaryTree,
+    Method::HonakerOnline,
+    Method::HonakerFull,
+];
 
 /// The strategies that exist at least for workloads with a square root, that is, for all Toeplitz ones.
-const TOEPLITZ: [&str; 3] = ["sqrt", "normalized-sqrt", "scaled-sqrt"];
+const TOEPLITZ: [Method; 3] = [Method::Sqrt, Method::NormalizedSqrt, Method::ScaledSqrt];
 
 #[test]
 fn every_strategy_serves_what_it_must() {
-    let served: HashSet<(&str, &str, usize)> =
-        CASES.iter().map(|case| (case.name, case.label, case.strategy.steps())).collect();
+    let served: HashSet<(Method, &str, usize)> =
+        CASES.iter().map(|case| (case.method, case.label, case.strategy.steps())).collect();
     for steps in HORIZONS.into_iter().filter(|steps| *steps <= 100) {
         for (label, workload) in workloads() {
             let toeplitz = workload.series(steps).unwrap().is_some();
-            for &name in strategy::NAMES {
+            for &method in Method::ALL {
                 let must =
-                    label == "count" || UNIVERSAL.contains(&name) || toeplitz && TOEPLITZ.contains(&name);
-                assert!(!must || served.contains(&(name, label, steps)), "{name} × {label} × n = {steps}");
+                    label == "count" || UNIVERSAL.contains(&method) || toeplitz && TOEPLITZ.contains(&method);
+                assert!(
+                    !must || served.contains(&(method, label, steps)),
+                    "{method} × {label} × n = {steps}"
+                );
             }
         }
-    }
-    for name in UNIVERSAL.iter().chain(&TOEPLITZ) {
-        assert!(strategy::NAMES.contains(name), "{name} is gone");
     }
 }
 
 #[test]
 fn strategies_say_what_they_are() {
     for case in CASES.iter() {
-        assert_eq!(case.strategy.name(), case.name);
+        assert_eq!(case.strategy.name(), case.method.name());
         let (_, workload) = workloads().into_iter().find(|(label, _)| *label == case.label).unwrap();
         assert_eq!(*case.strategy.workload(), workload, "{}", case.context());
     }
 }
 
 #[test]
-fn nothing_is_built_for_zero_steps_or_an_unknown_name() {
-    for name in strategy::NAMES {
-        assert!(strategy::build(name, &Workload::count(), 0, Participation::Single).is_err(), "{name}");
-    }
-    assert!(strategy::build("square-root", &Workload::count(), 8, Participation::Single).is_err());
+fn there_is_no_problem_of_zero_steps() {
+    assert!(Problem::new(Workload::count(), 0).is_err());
 }

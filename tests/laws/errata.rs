@@ -6,15 +6,15 @@ use std::path::Path;
 
 use dp_linalg::{norms, series};
 use dp_mechanisms::{
-    Budget, Footprint, Participation, Plan, Relation, Strategy, Workload, bounds, budget, certificate,
-    strategy,
+    Budget, Footprint, Method, Participation, Plan, Problem, Relation, Strategy, Workload, bounds, budget,
+    certificate,
 };
 use dp_tests::goodness::normal_cdf;
 use dp_tests::{assert_close, squared_norm};
 use ndarray::{Array1, s};
 
 fn build(name: &str, workload: &str, steps: usize) -> std::sync::Arc<dyn Strategy> {
-    strategy::build(name, &workload.parse().unwrap(), steps, Participation::Single).unwrap()
+    name.parse::<Method>().unwrap().build(&Problem::new(workload.parse().unwrap(), steps).unwrap()).unwrap()
 }
 
 fn sensitivity(strategy: &dyn Strategy) -> f64 {
@@ -198,13 +198,11 @@ fn identity_is_optimal_for_the_max_error_of_the_average() {
         let identity = max_squared_error(build("identity", "average", steps).as_ref());
         assert_eq!(identity, 1.0);
         assert!(published > 1.4, "{published}");
-        for name in strategy::NAMES {
-            let average = Workload::average();
-            let Ok(strategy) = strategy::build(name, &average, steps, Participation::Single) else {
-                continue;
-            };
+        let average = Problem::new(Workload::average(), steps).unwrap();
+        for method in Method::ALL {
+            let Ok(strategy) = method.build(&average) else { continue };
             let error = max_squared_error(strategy.as_ref());
-            assert!(error >= 1.0 - 1e-12, "{name}, n = {steps}: {error}");
+            assert!(error >= 1.0 - 1e-12, "{method}, n = {steps}: {error}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Golden values that were computed independently.
 
 use dp_linalg::norms;
-use dp_mechanisms::{Budget, Participation, Workload, strategy};
+use dp_mechanisms::{Budget, Method, Participation, Problem};
 use dp_tests::{GoldenError, GoldenGaussian, GoldenSchatten, assert_close, golden};
 
 #[test]
@@ -9,8 +9,8 @@ fn errors_of_strategies() {
     let rows: Vec<GoldenError> = golden("errors");
     assert_eq!(rows.len(), 47);
     for row in rows {
-        let workload: Workload = row.workload.parse().unwrap();
-        let strategy = strategy::build(&row.strategy, &workload, row.steps, Participation::Single).unwrap();
+        let problem = Problem::new(row.workload.parse().unwrap(), row.steps).unwrap();
+        let strategy = row.strategy.parse::<Method>().unwrap().build(&problem).unwrap();
         let sensitivity = strategy.sensitivity(Participation::Single).unwrap().squared;
         let norms = strategy.row_norms().unwrap();
         let context = format!("{row:?}");

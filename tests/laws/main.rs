@@ -1,4 +1,4 @@
-//! Laws that hold for every strategy in `strategy::NAMES`, every workload and every horizon.
+//! Laws that hold for every strategy in `Method::ALL`, every workload and every horizon.
 
 mod applicability;
 mod errata;

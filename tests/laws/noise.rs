@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use dp_linalg::dense;
-use dp_mechanisms::{CorrelatedNoise, Error, GaussianSource, Seed, Side};
+use dp_mechanisms::{CorrelatedNoise, Error, GaussianSource, Method, Seed, Side};
 use dp_tests::{CASES, Case, Impulses, Ones, ROUNDING, assert_matrices_close, streamed};
 use ndarray::Array2;
 
@@ -44,7 +44,7 @@ fn unit_noise_adds_up_to_the_row_sums() {
                 "{context}, step {}: {sum} {expected}",
                 t + 1
             );
-            if case.name == "binary-tree" && case.label == "count" {
+            if case.method == Method::BinaryTree && case.label == "count" {
                 assert_eq!(*sum, f64::from((t + 1).count_ones()), "{context}: one unit per dyadic node");
             }
         }

@@ -1,7 +1,7 @@
 //! Sensitivities dominate every admissible change, and exact ones are attained.
 
-use dp_mechanisms::strategy::{Metric, optimal::Optimal};
-use dp_mechanisms::{Participation, Workload, strategy};
+use dp_mechanisms::strategy::{optimal::Optimal, unwatched};
+use dp_mechanisms::{Method, Participation, Problem, Workload};
 use dp_tests::{
     CASES, Case, GoldenParticipation, assert_close, case, exhaustive_sensitivity, golden, squared_norm,
     workloads,
@@ -33,19 +33,21 @@ fn single_participation_is_the_longest_column() {
         }
     }
     // Only a strategy for an unknown horizon, or one that is given by its decoder, knows no better than a bound.
-    let inexact: Vec<&str> = CASES
+    let inexact: Vec<Method> = CASES
         .iter()
         .filter(|case| !case.strategy.sensitivity(Participation::Single).unwrap().exact)
-        .map(|case| case.name)
+        .map(|case| case.method)
         .collect();
-    assert!(inexact.iter().all(|name| ["anytime", "structured"].contains(name)), "{inexact:?}");
+    assert!(
+        inexact.iter().all(|method| [Method::Anytime, Method::Structured].contains(method)),
+        "{inexact:?}"
+    );
 }
 
 #[test]
 fn trees_are_sensitive_once_per_level() {
-    for case in
-        CASES.iter().filter(|case| ["binary-tree", "honaker-online", "honaker-full"].contains(&case.name))
-    {
+    let trees = [Method::BinaryTree, Method::HonakerOnline, Method::HonakerFull];
+    for case in CASES.iter().filter(|case| trees.contains(&case.method)) {
         let levels = f64::from(case.strategy.steps().ilog2() + 1);
         let bound = case.strategy.sensitivity(Participation::Single).unwrap();
         assert_eq!(bound.squared, levels, "{}", case.context());
@@ -58,8 +60,8 @@ fn repeated_participation_dominates_every_set_and_sign() {
         for labelled in &workloads() {
             for (times, separation) in [(2, 1), (2, 3), (2, 5), (3, 2), (10, 1)] {
                 let participation = Participation::repeated(times, separation).unwrap();
-                for name in strategy::NAMES {
-                    let Some(case) = case(name, labelled, steps, participation) else { continue };
+                for &method in Method::ALL {
+                    let Some(case) = case(method, labelled, steps, participation) else { continue };
                     let matrix = case.strategy.materialize().unwrap().strategy;
                     let worst = exhaustive_sensitivity(&matrix, participation);
                     // Adding up columns rounds, unlike their entries.
@@ -110,7 +112,8 @@ fn the_optimum_under_repeated_participation_is_near_that_of_all_sets_and_signs()
     for row in rows {
         let workload: Workload = row.workload.parse().unwrap();
         let participation = Participation::repeated(row.times, row.separation).unwrap();
-        let optimal = Optimal::repeated(&workload, row.steps, participation, Metric::Mse).unwrap();
+        let problem = Problem::new(workload, row.steps).unwrap().with_participation(participation);
+        let optimal = Optimal::new(&problem, &mut unwatched).unwrap();
         let certificate = optimal.certificate();
         // The golden value is a minimum that was found by descent, to about 1e-4.
         assert!(certificate.error > row.optimum * (1.0 - 3e-4), "{row:?}: {certificate:?}");
@@ -123,17 +126,17 @@ fn the_optimum_under_repeated_participation_is_near_that_of_all_sets_and_signs()
 fn no_other_strategy_beats_the_optimum_under_repeated_participation() {
     let participation = Participation::repeated(4, 16).unwrap();
     for text in ["count", "momentum:0.9"] {
-        let workload: Workload = text.parse().unwrap();
-        let error = |name: &str| {
-            let strategy = strategy::build(name, &workload, 64, participation).ok()?;
+        let problem = Problem::new(text.parse().unwrap(), 64).unwrap().with_participation(participation);
+        let error = |method: Method| {
+            let strategy = method.build(&problem).ok()?;
             let sensitivity = strategy.sensitivity(participation).unwrap();
             Some(sensitivity.squared * strategy.row_norms().unwrap().mean())
         };
-        let optimum = error("optimal").unwrap();
-        for name in strategy::NAMES {
-            let Some(error) = error(name) else { continue };
-            assert!(error >= optimum * (1.0 - 1e-9), "{name} × {text}: {error} below {optimum}");
+        let optimum = error(Method::Optimal).unwrap();
+        for &method in Method::ALL {
+            let Some(error) = error(method) else { continue };
+            assert!(error >= optimum * (1.0 - 1e-9), "{method} × {text}: {error} below {optimum}");
         }
-        assert!(error("banded").unwrap() > 1.05 * optimum, "{text}");
+        assert!(error(Method::Banded).unwrap() > 1.05 * optimum, "{text}");
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use dp_mechanisms::noise::{Precision, ShardedNoise};
 use dp_mechanisms::{
-    CorrelatedNoise, Error, GaussianSource, Participation, Seed, Side, Strategy, Workload, strategy,
+    CorrelatedNoise, Error, GaussianSource, Method, Problem, Seed, Side, Strategy, Workload,
 };
 use dp_tests::{CASES, largest};
 use ndarray::Array2;
@@ -23,7 +23,8 @@ fn shard(
 }
 
 fn build(name: &str, steps: usize) -> std::sync::Arc<dyn Strategy> {
-    strategy::build(name, &Workload::count(), steps, Participation::Single).unwrap()
+    let problem = Problem::new(Workload::count(), steps).unwrap();
+    name.parse::<Method>().unwrap().build(&problem).unwrap()
 }
 
 #[test]

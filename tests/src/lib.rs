@@ -10,7 +10,7 @@ use std::sync::{Arc, LazyLock};
 
 use dp_linalg::norms;
 use dp_mechanisms::noise::UnitNoise;
-use dp_mechanisms::{CorrelatedNoise, Error, Participation, Side, Strategy, Workload, strategy};
+use dp_mechanisms::{CorrelatedNoise, Error, Method, Participation, Problem, Side, Strategy, Workload};
 use ndarray::{Array2, ArrayView1};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -55,8 +55,8 @@ pub fn workloads() -> Vec<Labelled> {
 
 /// One strategy for one workload over one horizon.
 pub struct Case {
-    /// The strategy's name in [`strategy::NAMES`].
-    pub name: &'static str,
+    /// How the strategy is built.
+    pub method: Method,
     /// The workload's label.
     pub label: &'static str,
     /// The strategy.
@@ -66,21 +66,22 @@ pub struct Case {
 impl Case {
     /// What a failed assertion starts with.
     pub fn context(&self) -> String {
-        format!("{} × {} × n = {}", self.name, self.label, self.strategy.steps())
+        format!("{} × {} × n = {}", self.method, self.label, self.strategy.steps())
     }
 }
 
 /// Builds the case, or nothing where the strategy says that it does not serve the workload.
 pub fn case(
-    name: &'static str,
+    method: Method,
     (label, workload): &Labelled,
     steps: usize,
     participation: Participation,
 ) -> Option<Case> {
-    match strategy::build(name, workload, steps, participation) {
-        Ok(strategy) => Some(Case { name, label, strategy }),
+    let problem = Problem::new(workload.clone(), steps);
+    match problem.and_then(|problem| method.build(&problem.with_participation(participation))) {
+        Ok(strategy) => Some(Case { method, label, strategy }),
         Err(Error::NotApplicable { .. }) => None,
-        Err(error) => panic!("{name} × {label} × n = {steps}: {error}"),
+        Err(error) => panic!("{method} × {label} × n = {steps}: {error}"),
     }
 }
 
@@ -93,8 +94,8 @@ pub static CASES: LazyLock<Vec<Case>> = LazyLock::new(|| {
             let structure =
                 ["count", "average", "window:16", "momentum:0.9, scheduled"].contains(&labelled.0);
             if steps <= 100 || structure {
-                let served = |&name: &&'static str| case(name, labelled, steps, Participation::Single);
-                cases.extend(strategy::NAMES.iter().filter_map(served));
+                let served = |&method: &Method| case(method, labelled, steps, Participation::Single);
+                cases.extend(Method::ALL.iter().filter_map(served));
             }
         }
     }

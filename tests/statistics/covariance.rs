@@ -2,7 +2,7 @@
 
 use dp_linalg::dense;
 use dp_mechanisms::noise::{Precision, ShardedNoise};
-use dp_mechanisms::{Budget, Footprint, Participation, Plan, Relation, Side, Workload, strategy};
+use dp_mechanisms::{Budget, Footprint, Method, Participation, Plan, Relation, Side, Workload};
 use dp_mechanisms::{CorrelatedNoise, GaussianSource, Mechanism, Seed};
 use dp_tests::goodness::{covariance_fits, is_standard_normal, whitened};
 use dp_tests::{Case, case, squared_norm};
@@ -27,9 +27,9 @@ fn cases() -> Vec<Case> {
     labelled
         .iter()
         .flat_map(|(labelled, steps)| {
-            strategy::NAMES
+            Method::ALL
                 .iter()
-                .filter_map(move |&name| case(name, labelled, *steps, Participation::Single))
+                .filter_map(move |&method| case(method, labelled, *steps, Participation::Single))
         })
         .collect()
 }
@@ -78,7 +78,7 @@ fn check(draws: &Array2<f64>, factor: ArrayView2<'_, f64>, context: &str) {
 #[test]
 fn released_noise_has_the_covariance_of_the_factorization() {
     let cases = cases();
-    assert!(cases.len() >= 5 * strategy::NAMES.len() / 2, "{}", cases.len());
+    assert!(cases.len() >= 5 * Method::ALL.len() / 2, "{}", cases.len());
     for case in cases {
         // From the matrices alone: neither the plan's σ nor the strategy's own sensitivity is believed.
         let factors = case.strategy.materialize().unwrap();
@@ -115,9 +115,16 @@ fn input_noise_has_the_covariance_of_the_factorization() {
 #[test]
 fn noise_of_a_shard_has_the_covariance_of_the_factorization() {
     let labelled = ("count", Workload::count());
-    let names =
-        ["identity", "binary-tree", "honaker-online", "blt", "scaled-blt", "banded", "banded-inverse"];
-    for case in names.map(|name| case(name, &labelled, 12, Participation::Single).unwrap()) {
+    let methods = [
+        Method::Identity,
+        Method::BinaryTree,
+        Method::HonakerOnline,
+        Method::Blt,
+        Method::ScaledBlt,
+        Method::Banded,
+        Method::BandedInverse,
+    ];
+    for case in methods.map(|method| case(method, &labelled, 12, Participation::Single).unwrap()) {
         let workload = case.strategy.workload().materialize(case.strategy.steps()).unwrap();
         let decoder = case.strategy.materialize().unwrap().decoder;
         let factor = dense::solve_lower(workload.view(), decoder.view()).unwrap();
@@ -170,8 +177,8 @@ fn noise_that_has_lost_its_correlations_is_rejected() {
 fn coordinates_are_independent() {
     let labelled = ("count", Workload::count());
     let dimension = dp_mechanisms::noise::TILE + 6;
-    for name in ["sqrt", "binary-tree"] {
-        let case = case(name, &labelled, 2, Participation::Single).unwrap();
+    for method in [Method::Sqrt, Method::BinaryTree] {
+        let case = case(method, &labelled, 2, Participation::Single).unwrap();
         let mut draws = Array2::zeros((12, 2048));
         let mut out = vec![0.0; dimension];
         for (seed, mut column) in draws.columns_mut().into_iter().enumerate() {

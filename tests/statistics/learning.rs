@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dp_ftrl::{Clipping, CyclicBatches, PrivateGradients};
 use dp_linalg::dense;
-use dp_mechanisms::{Budget, Participation, Relation, Seed, Strategy, Workload, strategy};
+use dp_mechanisms::{Budget, Method, Participation, Problem, Relation, Seed, Strategy, Workload};
 use dp_tests::audit::{Audit, audit};
 use dp_tests::squared_norm;
 use ndarray::Array1;
@@ -139,7 +139,8 @@ fn visits() -> Vec<usize> {
 }
 
 fn build(name: &str, participation: Participation) -> Arc<dyn Strategy> {
-    strategy::build(name, &Workload::count(), epochs().steps(), participation).unwrap()
+    let problem = Problem::new(Workload::count(), epochs().steps()).unwrap();
+    name.parse::<Method>().unwrap().build(&problem.with_participation(participation)).unwrap()
 }
 
 fn claim() -> Budget {

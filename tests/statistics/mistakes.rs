@@ -1,14 +1,15 @@
 //! Errors that shipped elsewhere, and what they would have given away.
 
 use dp_linalg::{dense, series};
-use dp_mechanisms::strategy;
-use dp_mechanisms::{Budget, Error, Footprint, Mechanism, Participation, Plan, Relation, Seed, Workload};
+use dp_mechanisms::{
+    Budget, Error, Footprint, Mechanism, Method, Participation, Plan, Problem, Relation, Seed, Workload,
+};
 use dp_tests::audit::audit;
 use dp_tests::{exhaustive_sensitivity, squared_norm};
 use ndarray::Array2;
 
 fn plan(steps: usize) -> Plan {
-    let strategy = strategy::build("sqrt", &Workload::count(), steps, Participation::Single).unwrap();
+    let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), steps).unwrap()).unwrap();
     let footprint = Footprint::scalar(0.0, 1.0, Relation::ZeroOut, Participation::Single).unwrap();
     Plan::new(strategy, footprint, Budget::gaussian(1.0).unwrap()).unwrap()
 }
@@ -44,7 +45,7 @@ fn noise_that_repeats_after_the_horizon_cancels() {
 #[test]
 fn a_root_on_the_wrong_side_is_too_sensitive() {
     let n = 16;
-    let root = strategy::build("normalized-sqrt", &Workload::count(), n, Participation::Single).unwrap();
+    let root = Method::NormalizedSqrt.build(&Problem::new(Workload::count(), n).unwrap()).unwrap();
     let strategy = root.materialize().unwrap().strategy;
     let gram = dense::gram(strategy.view());
     let longest = |matrix: &Array2<f64>| matrix.columns().into_iter().map(squared_norm).fold(0.0, f64::max);
@@ -67,7 +68,7 @@ fn a_root_on_the_wrong_side_is_too_sensitive() {
 #[test]
 fn a_tree_moves_more_than_the_norm_of_a_spread_out_change() {
     let steps = 8;
-    let tree = strategy::build("binary-tree", &Workload::count(), steps, Participation::Single).unwrap();
+    let tree = Method::BinaryTree.build(&Problem::new(Workload::count(), steps).unwrap()).unwrap();
     let matrix = tree.materialize().unwrap().strategy;
     let levels = tree.sensitivity(Participation::Single).unwrap().squared;
     for times in 2..=steps {

@@ -2,7 +2,7 @@
 
 use dp_linalg::dense;
 use dp_mechanisms::noise::UnitNoise;
-use dp_mechanisms::{Budget, Footprint, Mechanism, Participation, Plan, Relation, Workload, strategy};
+use dp_mechanisms::{Budget, Footprint, Mechanism, Method, Participation, Plan, Problem, Relation, Workload};
 use dp_mechanisms::{GaussianSource, Seed};
 use dp_tests::audit::{Audit, audit};
 use dp_tests::{case, squared_norm};
@@ -65,9 +65,9 @@ fn play(
 }
 
 /// The plan of a strategy for one number in [0, 1] per step.
-fn plan(name: &'static str, workload: &str, steps: usize, budget: Budget) -> Option<Plan> {
+fn plan(method: Method, workload: &str, steps: usize, budget: Budget) -> Option<Plan> {
     let labelled = ("", workload.parse::<Workload>().unwrap());
-    let strategy = case(name, &labelled, steps, Participation::Single)?.strategy;
+    let strategy = case(method, &labelled, steps, Participation::Single)?.strategy;
     let footprint = Footprint::scalar(0.0, 1.0, Relation::ZeroOut, Participation::Single).unwrap();
     Some(Plan::new(strategy, footprint, budget).unwrap())
 }
@@ -143,35 +143,37 @@ fn every_mechanism_keeps_its_promise_and_wastes_little() {
     let workloads = [("count", 8), ("average", 6), ("window:3", 7)];
     let mut audited = 0;
     for (workload, steps) in workloads {
-        for &name in strategy::NAMES {
+        for &method in Method::ALL {
             // One workload for all, the others for one strategy of each structure.
-            if workload != "count" && !["sqrt", "honaker-full", "identity"].contains(&name) {
+            if workload != "count" && ![Method::Sqrt, Method::HonakerFull, Method::Identity].contains(&method)
+            {
                 continue;
             }
-            let Some(honest) = plan(name, workload, steps, claim) else { continue };
+            let Some(honest) = plan(method, workload, steps, claim) else { continue };
             audited += 1;
             let (audit, attainable) = audit_plan(&honest, &claim);
             println!(
-                "{name} × {workload} × {steps}: μ = {:.3} shown, {attainable:.3} attainable",
+                "{method} × {workload} × {steps}: μ = {:.3} shown, {attainable:.3} attainable",
                 audit.shown
             );
-            verdict(audit, SHOWN * attainable).unwrap_or_else(|error| panic!("{name} × {workload}: {error}"));
+            verdict(audit, SHOWN * attainable)
+                .unwrap_or_else(|error| panic!("{method} × {workload}: {error}"));
             for scale in [2.0 / 3.0, 1.5] {
                 // What also pays for longer horizons has noise to spare at this one.
                 if attainable / scale < 1.2 && scale < 1.0 {
-                    assert_eq!(name, "anytime");
+                    assert_eq!(method, Method::Anytime);
                     continue;
                 }
-                let scaled = plan(name, workload, steps, Budget::gaussian(1.0 / scale).unwrap()).unwrap();
+                let scaled = plan(method, workload, steps, Budget::gaussian(1.0 / scale).unwrap()).unwrap();
                 let (audit, _) = audit_plan(&scaled, &claim);
                 assert!(
                     verdict(audit, SHOWN * attainable).is_err(),
-                    "{name} × {workload}, noise × {scale}: {audit:?}"
+                    "{method} × {workload}, noise × {scale}: {audit:?}"
                 );
             }
         }
     }
-    assert!(audited >= strategy::NAMES.len() + 4, "{audited}");
+    assert!(audited >= Method::ALL.len() + 4, "{audited}");
 }
 
 /// The claim in (ε, δ): 65536 games with each bit, α = 1e-5. The likelihood ratio is best near a threshold with few
@@ -179,15 +181,15 @@ fn every_mechanism_keeps_its_promise_and_wastes_little() {
 #[test]
 fn the_promise_is_kept_in_epsilon_and_delta() {
     let claim = Budget::approximate(1.0, 0.02).unwrap();
-    for name in ["sqrt", "scaled-sqrt", "binary-tree"] {
-        let (honest, _) = audit_plan(&plan(name, "count", 8, claim).unwrap(), &claim);
-        println!("{name}: ε = {:.3} shown of {}", honest.shown, honest.claimed);
+    for method in [Method::Sqrt, Method::ScaledSqrt, Method::BinaryTree] {
+        let (honest, _) = audit_plan(&plan(method, "count", 8, claim).unwrap(), &claim);
+        println!("{method}: ε = {:.3} shown of {}", honest.shown, honest.claimed);
         let at_least = 0.6 * honest.claimed;
-        verdict(honest, at_least).unwrap_or_else(|error| panic!("{name}: {error}"));
+        verdict(honest, at_least).unwrap_or_else(|error| panic!("{method}: {error}"));
         for scale in [2.0 / 3.0, 1.5] {
             let budget = Budget::gaussian(claim.mu() / scale).unwrap();
-            let (scaled, _) = audit_plan(&plan(name, "count", 8, budget).unwrap(), &claim);
-            assert!(verdict(scaled, at_least).is_err(), "{name}, noise × {scale}: {scaled:?}");
+            let (scaled, _) = audit_plan(&plan(method, "count", 8, budget).unwrap(), &claim);
+            assert!(verdict(scaled, at_least).is_err(), "{method}, noise × {scale}: {scaled:?}");
         }
     }
 }
@@ -197,7 +199,7 @@ fn the_promise_is_kept_in_epsilon_and_delta() {
 fn a_scalar_mechanism_keeps_its_promise_game_by_game() {
     let claim = Budget::gaussian(1.0).unwrap();
     let audit_with = |mu: f64| {
-        let plan = plan("sqrt", "count", 8, Budget::gaussian(mu).unwrap()).unwrap();
+        let plan = plan(Method::Sqrt, "count", 8, Budget::gaussian(mu).unwrap()).unwrap();
         let workload = Workload::count().materialize(8).unwrap();
         let decoder = plan.strategy().materialize().unwrap().decoder;
         let adversary = Adversary::new(&workload, &(decoder * plan.sigma()));
@@ -219,9 +221,8 @@ fn a_scalar_mechanism_keeps_its_promise_game_by_game() {
 
 /// The factors of the square root, and `Δ` of its t×t corners.
 fn square_root(workload: &str, steps: usize) -> (Array2<f64>, Vec<f64>) {
-    let workload: Workload = workload.parse().unwrap();
-    let factors =
-        strategy::build("sqrt", &workload, steps, Participation::Single).unwrap().materialize().unwrap();
+    let problem = Problem::new(workload.parse().unwrap(), steps).unwrap();
+    let factors = Method::Sqrt.build(&problem).unwrap().materialize().unwrap();
     let corners = (1..=steps)
         .map(|t| {
             let corner = factors.strategy.slice(s![..t, ..t]);

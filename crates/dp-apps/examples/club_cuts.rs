@@ -4,7 +4,7 @@
 //! `cargo run --package dp-apps --example club_cuts`
 
 use dp_apps::graph::{CutEncoding, EdgeUpdate, clip, karate_club, max_cut, min_cut, project, sparsest_cut};
-use dp_mechanisms::{Budget, Mechanism, Participation, Plan, Relation, Seed, Workload, strategy};
+use dp_mechanisms::{Budget, Mechanism, Method, Plan, Problem, Relation, Seed, Workload};
 use petgraph::visit::EdgeRef;
 
 const WEEKS: usize = 52;
@@ -12,7 +12,7 @@ const WEEKS: usize = 52;
 pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let club = karate_club();
     let encoding = CutEncoding::with_weights(club.node_count(), 0.0, 1.0)?;
-    let count = strategy::build("normalized-sqrt", &Workload::count(), WEEKS, Participation::Single)?;
+    let count = Method::NormalizedSqrt.build(&Problem::new(Workload::count(), WEEKS)?)?;
     let plan = Plan::new(count, encoding.footprint(Relation::ZeroOut)?, Budget::approximate(1.0, 1e-6)?)?;
     // A published seed, so that the story is the same for every reader: use `Mechanism::new` for real messages.
     let mut mechanism = Mechanism::reproducible(plan, encoding.dimension(), Seed::reproducible(1977))?;

@@ -4,13 +4,13 @@
 use dp_apps::substrings::Substrings;
 use dp_apps::substrings::dictionary::Dictionary;
 use dp_apps::{Counts, Encoding, Result};
-use dp_mechanisms::{Budget, Participation, Relation, Seed, Workload, strategy};
+use dp_mechanisms::{Budget, Method, Problem, Relation, Seed, Workload};
 
 const BASES: usize = 2000;
 
 /// Runs the story; fixed seeds make it the same every time, which also makes it *not private*.
 pub(crate) fn main() -> Result<()> {
-    let strategy = strategy::build("sqrt", &Workload::count(), BASES, Participation::Single)?;
+    let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), BASES)?)?;
     let budget = Budget::approximate(1.0, 1e-6)?;
     let all = Substrings::new("ACGT".chars(), 3, Relation::Replace)?;
     let mut all = Counts::reproducible(all, strategy.clone(), budget, Seed::reproducible(1))?;

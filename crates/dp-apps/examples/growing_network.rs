@@ -5,9 +5,7 @@
 
 use dp_apps::graph::{EdgeUpdate, GraphFunction};
 use dp_mechanisms::noise::UnitNoise;
-use dp_mechanisms::{
-    Budget, GaussianSource, Mechanism, Participation, Plan, Relation, Seed, Workload, strategy,
-};
+use dp_mechanisms::{Budget, GaussianSource, Mechanism, Method, Plan, Problem, Relation, Seed, Workload};
 
 const DAYS: usize = 100;
 const PEOPLE: usize = 400;
@@ -25,7 +23,7 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let share = Budget::approximate(2.0, 1e-6)?.share(1.0 / functions.len() as f64)?;
     println!("{:<24}{:>12}{:>12}{:>12}", "after 100 days", "released", "± 95 %", "true");
     for (number, (name, function)) in functions.into_iter().enumerate() {
-        let count = strategy::build("normalized-sqrt", &Workload::count(), DAYS, Participation::Single)?;
+        let count = Method::NormalizedSqrt.build(&Problem::new(Workload::count(), DAYS)?)?;
         let plan = Plan::new(count, function.footprint(Relation::ZeroOut)?, share)?;
         // A published seed, so that the story is the same for every reader: use `Mechanism::new` for real people.
         let seed = Seed::reproducible(number as u64);

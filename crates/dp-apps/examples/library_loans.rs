@@ -5,13 +5,13 @@
 use dp_apps::histogram::discovery::Discovery;
 use dp_apps::histogram::{Change, Histogram, Rules, Universe};
 use dp_apps::{Counts, Result};
-use dp_mechanisms::{Budget, Participation, Relation, Seed, Workload, strategy};
+use dp_mechanisms::{Budget, Method, Problem, Relation, Seed, Workload};
 
 const DAYS: usize = 60;
 
 /// Runs the story; fixed seeds make it the same every time, which also makes it *not private*.
 pub(crate) fn main() -> Result<()> {
-    let strategy = strategy::build("sqrt", &Workload::count(), DAYS, Participation::Single)?;
+    let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), DAYS)?)?;
     let titles = Universe::integers(0, 1_000_000)?;
     let rules = Rules { items: 3, ..Rules::one_item(Relation::ZeroOut) };
     let budget = Budget::approximate(1.0, 1e-6)?;

@@ -3,13 +3,13 @@
 
 use dp_apps::episodes::Episodes;
 use dp_apps::{Counts, Encoding, Result};
-use dp_mechanisms::{Budget, Participation, Relation, Seed, Workload, strategy};
+use dp_mechanisms::{Budget, Method, Problem, Relation, Seed, Workload};
 
 const HOURS: usize = 3000;
 
 /// Runs the story; fixed seeds make it the same every time, which also makes it *not private*.
 pub(crate) fn main() -> Result<()> {
-    let strategy = strategy::build("sqrt", &Workload::count(), HOURS, Participation::Single)?;
+    let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), HOURS)?)?;
     let budget = Budget::approximate(1.0, 1e-6)?;
     let episodes = Episodes::all("HPS".chars(), 2, Relation::ZeroOut)?;
     let mut counts = Counts::reproducible(episodes, strategy, budget, Seed::reproducible(4))?;

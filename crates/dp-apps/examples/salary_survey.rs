@@ -2,13 +2,13 @@
 
 use dp_apps::Result;
 use dp_apps::local::{Client, Protocol, Server, intervals};
-use dp_mechanisms::{Budget, Participation, Seed, Workload, strategy};
+use dp_mechanisms::{Budget, Method, Problem, Seed, Workload};
 
 /// Runs the story; fixed seeds make it the same every time, which also makes it *not private*.
 pub(crate) fn main() -> Result<()> {
     let (people, epsilon, highest) = (40_000_u64, 4.0, 200_000.0);
     let number = intervals(epsilon, people as usize)?.min(64);
-    let strategy = strategy::build("sqrt", &Workload::count(), number, Participation::Single)?;
+    let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), number)?)?;
     let protocol = Protocol::new(strategy, Budget::approximate(epsilon, 1e-6)?)?;
     let mut server = Server::new(&protocol);
     let mut salaries = Vec::new();

@@ -70,8 +70,8 @@ pub struct Top {
 /// # Example
 /// ```
 /// use dp_apps::{Counts, substrings::Substrings};
-/// use dp_mechanisms::{Budget, Participation, Relation, Workload, strategy};
-/// let strategy = strategy::build("sqrt", &Workload::count(), 100, Participation::Single)?;
+/// use dp_mechanisms::{Budget, Method, Problem, Relation, Workload};
+/// let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), 100)?)?;
 /// let encoding = Substrings::new("ACGT".chars(), 3, Relation::Replace)?;
 /// let mut counts = Counts::new(encoding, strategy, Budget::approximate(1.0, 1e-6)?)?;
 /// for base in "GATTACA".chars() {

@@ -51,9 +51,9 @@ use crate::substrings::Alphabet;
 /// ```
 /// use dp_apps::episodes::Episodes;
 /// use dp_apps::Counts;
-/// use dp_mechanisms::{Budget, Participation, Relation, Workload, strategy};
+/// use dp_mechanisms::{Budget, Method, Problem, Relation, Workload};
 /// let episodes = Episodes::all("LMR".chars(), 2, Relation::Replace)?;
-/// let strategy = strategy::build("sqrt", &Workload::count(), 100, Participation::Single)?;
+/// let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), 100)?)?;
 /// let mut counts = Counts::new(episodes, strategy, Budget::approximate(1.0, 1e-6)?)?;
 /// counts.push(&Some('L'))?;
 /// println!("{:?}", counts.count("LR")?);

@@ -50,10 +50,10 @@ const INTEGRATED_LIMIT: usize = 1024;
 /// # Example
 /// ```
 /// use dp_apps::local::{Client, Protocol, Server, intervals};
-/// use dp_mechanisms::{Budget, Participation, Workload, strategy};
+/// use dp_mechanisms::{Budget, Method, Problem, Workload};
 /// let clients = 500;
 /// let strategy =
-///     strategy::build("sqrt", &Workload::count(), intervals(1.0, clients)?, Participation::Single)?;
+///     Method::Sqrt.build(&Problem::new(Workload::count(), intervals(1.0, clients)?)?)?;
 /// let protocol = Protocol::new(strategy, Budget::approximate(1.0, 1e-6)?)?;
 /// let mut server = Server::new(&protocol);
 /// for client in 0..clients {
@@ -331,12 +331,12 @@ impl<'a> Server<'a> {
 
 #[cfg(test)]
 mod tests {
-    use dp_mechanisms::{Workload, strategy};
+    use dp_mechanisms::{Method, Problem, Workload};
 
     use super::*;
 
     fn protocol(intervals: usize, budget: Budget) -> Protocol {
-        let strategy = strategy::build("sqrt", &Workload::count(), intervals, Participation::Single).unwrap();
+        let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), intervals).unwrap()).unwrap();
         Protocol::new(strategy, budget).unwrap()
     }
 
@@ -404,7 +404,8 @@ mod tests {
     #[test]
     fn no_two_clients_differ_by_more_than_the_footprint() {
         for name in ["sqrt", "binary-tree"] {
-            let strategy = strategy::build(name, &Workload::count(), 16, Participation::Single).unwrap();
+            let strategy =
+                name.parse::<Method>().unwrap().build(&Problem::new(Workload::count(), 16).unwrap()).unwrap();
             let matrix = strategy.materialize().unwrap().strategy;
             let protocol = Protocol::new(strategy, Budget::gaussian(1.0).unwrap()).unwrap();
             let bound = protocol.plan().sensitivity().squared;
@@ -489,8 +490,11 @@ mod tests {
     #[test]
     fn integrals_of_noise_have_the_deviation_of_their_coefficients() {
         let deviation = |name: &str, intervals: usize| {
-            let strategy =
-                strategy::build(name, &Workload::count(), intervals, Participation::Single).unwrap();
+            let strategy = name
+                .parse::<Method>()
+                .unwrap()
+                .build(&Problem::new(Workload::count(), intervals).unwrap())
+                .unwrap();
             let protocol = Protocol::new(strategy, Budget::gaussian(1.0).unwrap()).unwrap();
             protocol.integrated_deviation().unwrap() / protocol.plan().sigma()
         };
@@ -518,8 +522,9 @@ mod tests {
         assert!(server.quantile(1.0).is_err() && server.excess_risk(1.0).is_err());
         assert!(intervals(0.0, 10).is_err() && intervals(1.0, 0).is_err() && intervals(f64::NAN, 3).is_err());
         assert_eq!((intervals(1.0, 100).unwrap(), intervals(0.001, 1).unwrap()), (10, 2));
-        let average = strategy::build("sqrt", &Workload::average(), 4, Participation::Single)
-            .or_else(|_| strategy::build("identity", &Workload::average(), 4, Participation::Single))
+        let average = Method::Sqrt
+            .build(&Problem::new(Workload::average(), 4).unwrap())
+            .or_else(|_| Method::Identity.build(&Problem::new(Workload::average(), 4).unwrap()))
             .unwrap();
         assert!(Protocol::new(average, Budget::gaussian(1.0).unwrap()).is_err());
     }

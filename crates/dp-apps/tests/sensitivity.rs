@@ -7,21 +7,23 @@ use dp_apps::histogram::{Change, Histogram, Rules, Universe};
 use dp_apps::substrings::Substrings;
 use dp_apps::substrings::dictionary::Dictionary;
 use dp_apps::{Encoding, Result};
-use dp_mechanisms::{Footprint, Participation, Relation, Workload, strategy};
+use dp_mechanisms::{Footprint, Method, Participation, Problem, Relation, Workload};
 use ndarray::Array2;
 
 const STRATEGIES: [&str; 2] = ["sqrt", "binary-tree"];
 
 /// `CᵀC` of a strategy.
 fn gram(name: &str, steps: usize) -> Array2<f64> {
-    let strategy = strategy::build(name, &Workload::count(), steps, Participation::Single).unwrap();
+    let strategy =
+        name.parse::<Method>().unwrap().build(&Problem::new(Workload::count(), steps).unwrap()).unwrap();
     let matrix = strategy.materialize().unwrap().strategy;
     matrix.t().dot(&matrix)
 }
 
 /// The squared sensitivity that a footprint claims.
 fn claimed(footprint: &Footprint, name: &str, steps: usize) -> f64 {
-    let strategy = strategy::build(name, &Workload::count(), steps, Participation::Single).unwrap();
+    let strategy =
+        name.parse::<Method>().unwrap().build(&Problem::new(Workload::count(), steps).unwrap()).unwrap();
     footprint.squared_sensitivity(|participation| strategy.sensitivity(participation)).unwrap().squared
 }
 

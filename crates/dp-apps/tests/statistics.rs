@@ -11,13 +11,13 @@ use dp_apps::histogram::{Change, Histogram, Rules, Universe};
 use dp_apps::substrings::Substrings;
 use dp_apps::substrings::dictionary::Dictionary;
 use dp_apps::{Counts, Encoding};
-use dp_mechanisms::{Budget, Participation, Relation, Seed, Strategy, Workload, strategy};
+use dp_mechanisms::{Budget, Method, Problem, Relation, Seed, Strategy, Workload};
 
 const RUNS: u64 = 600;
 const STEPS: usize = 12;
 
 fn build(name: &str) -> Arc<dyn Strategy> {
-    strategy::build(name, &Workload::count(), STEPS, Participation::Single).unwrap()
+    name.parse::<Method>().unwrap().build(&Problem::new(Workload::count(), STEPS).unwrap()).unwrap()
 }
 
 /// The mean and the mean square of the standardized errors of one count.

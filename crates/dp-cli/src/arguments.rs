@@ -1,6 +1,7 @@
 //! Arguments that several commands share, and how they become values of the library.
 
 use std::fmt;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,8 +9,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 use dp_mechanisms::exact::ExactBudget;
-use dp_mechanisms::planner::{self, Progress, Report, Request};
-use dp_mechanisms::{Budget, Participation, StateFile, Strategy, Workload, strategy};
+use dp_mechanisms::planner::{self, Report, Request};
+use dp_mechanisms::strategy::Progress;
+use dp_mechanisms::{Budget, Method, Participation, Problem, StateFile, Strategy, Workload};
 
 use crate::output;
 
@@ -185,12 +187,27 @@ pub(crate) fn strategy(
     steps: usize,
     participation: Participation,
 ) -> Result<Arc<dyn Strategy>> {
+    let problem = problem(workload, steps, participation)?;
     if name != "auto" {
-        return strategy::build(name, workload, steps, participation).map_err(Usage::error);
+        return method(name)?.build(&problem).map_err(Usage::error);
     }
-    // Without a time limit: a release that is continued on a slower machine must choose the same strategy again.
-    let request = Request { participation, time: Duration::MAX, ..Request::new(workload.clone(), steps) };
-    Ok(evaluate(&request)?.strategy)
+    Ok(evaluate(&unhurried(problem))?.strategy)
+}
+
+/// A strategy by its name, as a method.
+pub(crate) fn method(name: &str) -> Result<Method> {
+    name.parse().map_err(Usage::error)
+}
+
+/// What a strategy is built for.
+pub(crate) fn problem(workload: &Workload, steps: usize, participation: Participation) -> Result<Problem> {
+    let problem = Problem::new(workload.clone(), steps).map_err(Usage::error)?;
+    Ok(problem.with_participation(participation))
+}
+
+/// Without a time limit: a release that is continued on a slower machine must choose the same strategy again.
+fn unhurried(problem: Problem) -> Request {
+    Request { time: Duration::MAX, ..Request::new(problem) }
 }
 
 /// A strategy for epochs that double for ever; `auto` is the best of those that can be built for any number of steps.
@@ -199,17 +216,16 @@ pub(crate) fn endless_strategy(
     workload: &Workload,
     first_epoch: usize,
     participation: Participation,
-) -> Result<&'static str> {
+) -> Result<Method> {
     if name != "auto" {
-        return strategy::known_name(name).map_err(Usage::error);
+        return method(name);
     }
-    // Early epochs are over soon: what counts is a later one. As above, without a time limit.
+    // Early epochs are over soon: what counts is a later one.
     let steps = first_epoch.saturating_mul(64).min(1 << 14).max(first_epoch);
-    let request = Request { participation, time: Duration::MAX, ..Request::new(workload.clone(), steps) };
-    let report = evaluate(&request)?;
-    let endless =
-        report.strategies.iter().find(|one| strategy::practical_limit(one.name, participation) == usize::MAX);
-    endless.map(|one| one.name).ok_or_else(|| Usage::error("no strategy serves this workload for ever"))
+    let report = evaluate(&unhurried(problem(workload, steps, participation)?))?;
+    let methods = report.strategies.iter().filter_map(|one| one.name.parse::<Method>().ok());
+    let mut endless = methods.filter(|method| method.practical_limit(participation) == usize::MAX);
+    endless.next().ok_or_else(|| Usage::error("no strategy serves this workload for ever"))
 }
 
 /// A strategy that can be measured on live data; `auto` is the best of them, and a tree where δ is zero.
@@ -220,18 +236,18 @@ pub(crate) fn exact_strategy(
     participation: Participation,
     budget: ExactBudget,
 ) -> Result<Arc<dyn Strategy>> {
-    let names = match (name, budget) {
-        ("auto", ExactBudget::Pure { .. }) => vec!["honaker-online"],
+    let problem = problem(workload, steps, participation)?;
+    let methods = match (name, budget) {
+        ("auto", ExactBudget::Pure { .. }) => vec![Method::HonakerOnline],
         ("auto", _) => {
-            let request =
-                Request { participation, time: Duration::MAX, ..Request::new(workload.clone(), steps) };
-            evaluate(&request)?.strategies.iter().map(|evaluation| evaluation.name).collect()
+            let report = evaluate(&unhurried(problem.clone()))?;
+            report.strategies.iter().map(|evaluation| method(evaluation.name)).collect::<Result<_>>()?
         }
-        _ => vec![name],
+        _ => vec![method(name)?],
     };
     let mut refusal = None;
-    for name in names {
-        let strategy = strategy::build(name, workload, steps, participation).map_err(Usage::error)?;
+    for method in methods {
+        let strategy = method.build(&problem).map_err(Usage::error)?;
         match strategy.measurement() {
             Ok(_) => return Ok(strategy),
             Err(error) => refusal = Some(error),
@@ -243,18 +259,23 @@ pub(crate) fn exact_strategy(
 /// What the planner finds, with a bar where somebody watches; what it refuses is the request's fault.
 pub(crate) fn evaluate(request: &Request) -> Result<Report> {
     let bar = output::planning();
-    let report = planner::evaluate_watched(request, &mut |progress| match progress {
-        Progress::Strategy { name, position, of } => {
-            bar.set_length(of as u64);
-            bar.set_position(position as u64);
-            bar.set_message(name);
+    let mut watch = |progress| {
+        match progress {
+            Progress::Strategy { name, position, of } => {
+                bar.set_length(of as u64);
+                bar.set_position(position as u64);
+                bar.set_message(name);
+            }
+            Progress::Optimum { eigendecompositions, gap } => {
+                bar.set_message(format!(
+                    "optimal: gap {gap:.1e} after {eigendecompositions} eigendecompositions"
+                ));
+            }
+            _ => bar.tick(),
         }
-        Progress::Optimum { eigendecompositions, gap } => {
-            bar.set_message(format!(
-                "optimal: gap {gap:.1e} after {eigendecompositions} eigendecompositions"
-            ));
-        }
-    });
+        ControlFlow::Continue(())
+    };
+    let report = planner::evaluate_watched(request, &mut watch);
     bar.finish_and_clear();
     report.map_err(Usage::error)
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use dp_apps::{Counts, Encoding};
-use dp_mechanisms::{Budget, Footprint, Relation, Seed, Snapshot, StateFile, Strategy, planner, strategy};
+use dp_mechanisms::{Budget, Footprint, Relation, Seed, Snapshot, StateFile, Strategy, planner};
 
 use self::lines::{Line, Sink};
 use crate::arguments::{self, NoiseArguments, OutputArguments, Usage};
@@ -105,7 +105,8 @@ impl CountingArguments {
             planner::for_footprint(&workload, self.steps, footprint, dimension)
         } else {
             let participation = planner::main_participation(footprint);
-            strategy::build(&self.strategy, &workload, self.steps, participation)
+            let problem = arguments::problem(&workload, self.steps, participation)?;
+            arguments::method(&self.strategy)?.build(&problem)
         };
         found.map_err(Usage::error)
     }

@@ -2,7 +2,7 @@
 //! strategies for prefix sums, as the table in the documentation of `dp_ftrl::iterates`.
 
 use dp_ftrl::{Result, iterates};
-use dp_mechanisms::{Participation, Workload, strategy};
+use dp_mechanisms::{Method, Participation, Problem, Workload};
 
 /// The momenta of the table.
 pub(crate) const MOMENTA: [f64; 5] = [0.0, 0.5, 0.9, 0.95, 0.99];
@@ -17,11 +17,11 @@ pub(crate) fn errors(steps: usize) -> Result<Vec<Vec<f64>>> {
     let workload = |momentum: f64| Workload::momentum(momentum, &[1.0]);
     let mut rows = vec![Vec::new(); 1 + PREFIX_SUM_STRATEGIES.len()];
     for momentum in MOMENTA {
-        let own = strategy::build("optimal", &workload(momentum)?, steps, single)?;
+        let own = Method::Optimal.build(&Problem::new(workload(momentum)?, steps)?)?;
         rows[0].push(iterates::mean_squared_error(own.as_ref(), &workload(momentum)?, single)?);
     }
     for (row, name) in rows[1..].iter_mut().zip(PREFIX_SUM_STRATEGIES) {
-        let strategy = strategy::build(name, &Workload::count(), steps, single)?;
+        let strategy = name.parse::<Method>()?.build(&Problem::new(Workload::count(), steps)?)?;
         for momentum in MOMENTA {
             row.push(iterates::mean_squared_error(strategy.as_ref(), &workload(momentum)?, single)?);
         }

@@ -2,7 +2,7 @@
 //! several strategies at one budget.
 
 use dp_ftrl::{Clipping, Domain, Ftrl, PrivateGradients, Regret, RegretBound, Result};
-use dp_mechanisms::{Budget, Participation, Relation, Seed, strategy};
+use dp_mechanisms::{Budget, Method, Participation, Problem, Relation, Seed};
 
 const DIMENSION: usize = 4;
 
@@ -23,7 +23,7 @@ pub(crate) struct Outcome {
 pub(crate) fn play(name: &str, steps: usize, runs: u64, budget: Budget, scale: f64) -> Result<Outcome> {
     let single = Participation::Single;
     let domain = Domain::Ball { radius: 1.0 };
-    let strategy = strategy::build(name, &dp_mechanisms::Workload::count(), steps, single)?;
+    let strategy = name.parse::<Method>()?.build(&Problem::new(dp_mechanisms::Workload::count(), steps)?)?;
     let clipping = Clipping::flat(1.0)?;
     let known = dp_ftrl::gradients::plan(strategy.clone(), &clipping, Relation::ZeroOut, single, budget)?;
     let bound = RegretBound::new(&known, clipping.norm(), DIMENSION, 1.0)?;

@@ -3,7 +3,7 @@
 //! over; anything that can compute one gradient per person works the same way.
 
 use dp_ftrl::{Clipping, CyclicBatches, PrivateGradients, Rates, Result, Sgd};
-use dp_mechanisms::{Budget, Relation, Seed, strategy};
+use dp_mechanisms::{Budget, Method, Problem, Relation, Seed};
 
 /// Somebody else's model: `y = a x + b`, with the gradient of half the squared error.
 struct Line;
@@ -30,7 +30,8 @@ pub(crate) fn main() -> Result<()> {
     let mut optimizer = Sgd::new(2, 0.5, Rates::constant(0.3)?)?;
     // Noise that is correlated for exactly these iterates and this participation.
     let workload = optimizer.workload(batches.steps())?;
-    let strategy = strategy::build("optimal-toeplitz", &workload, batches.steps(), batches.participation())?;
+    let problem = Problem::new(workload, batches.steps())?.with_participation(batches.participation());
+    let strategy = Method::OptimalToeplitz.build(&problem)?;
     let mut gradients = PrivateGradients::reproducible(
         strategy,
         Clipping::flat(1.0)?,

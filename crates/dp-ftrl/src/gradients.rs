@@ -33,8 +33,8 @@ use crate::error::{Error, Result, check_length};
 /// # Example
 /// ```
 /// use dp_ftrl::{Clipping, PrivateGradients};
-/// use dp_mechanisms::{Budget, Participation, Relation, Workload, strategy};
-/// let strategy = strategy::build("sqrt", &Workload::count(), 2, Participation::Single)?;
+/// use dp_mechanisms::{Budget, Method, Participation, Problem, Relation, Workload};
+/// let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), 2)?)?;
 /// let budget = Budget::approximate(1.0, 1e-6)?;
 /// let mut gradients = PrivateGradients::new(
 ///     strategy, Clipping::flat(1.0)?, 3, Relation::ZeroOut, Participation::Single, budget,

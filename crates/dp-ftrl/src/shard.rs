@@ -30,8 +30,8 @@ use crate::gradients::Step;
 /// # Example
 /// ```
 /// use dp_ftrl::{Clipping, GradientShard, gradients};
-/// use dp_mechanisms::{Budget, Participation, Relation, Seed, Workload, strategy};
-/// let strategy = strategy::build("blt", &Workload::count(), 10, Participation::Single)?;
+/// use dp_mechanisms::{Budget, Method, Participation, Problem, Relation, Seed, Workload};
+/// let strategy = Method::Blt.build(&Problem::new(Workload::count(), 10)?)?;
 /// let clipping = Clipping::flat(1.0)?;
 /// let budget = Budget::approximate(1.0, 1e-6)?;
 /// let plan = gradients::plan(strategy, &clipping, Relation::ZeroOut, Participation::Single, budget)?;

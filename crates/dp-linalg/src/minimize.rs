@@ -31,31 +31,36 @@ pub struct Minimum {
 }
 
 /// Minimizes `objective` from `start`. The objective writes its gradient and returns its value; a value that is
-/// not finite marks a point outside the domain, from which the line search steps back.
+/// not finite marks a point outside the domain, from which the line search steps back. An error ends the search: by one the
+/// objective can stop it.
 ///
 /// # Complexity
 /// One or two evaluations an iteration and O(memory · n) besides.
 ///
+/// # Errors
+/// Those of the objective.
+///
 /// # Example
 /// ```
+/// use std::convert::Infallible;
 /// use dp_linalg::minimize::{Options, lbfgs};
 /// let bowl = |x: &[f64], g: &mut [f64]| {
 ///     g[0] = 2.0 * (x[0] - 1.0);
 ///     g[1] = 20.0 * (x[1] + 2.0);
-///     (x[0] - 1.0).powi(2) + 10.0 * (x[1] + 2.0).powi(2)
+///     Ok::<f64, Infallible>((x[0] - 1.0).powi(2) + 10.0 * (x[1] + 2.0).powi(2))
 /// };
-/// let minimum = lbfgs(bowl, vec![0.0, 0.0], Options::default());
+/// let Ok(minimum) = lbfgs(bowl, vec![0.0, 0.0], Options::default());
 /// assert!((minimum.point[0] - 1.0).abs() < 1e-6 && (minimum.point[1] + 2.0).abs() < 1e-6);
 /// ```
-pub fn lbfgs(
-    mut objective: impl FnMut(&[f64], &mut [f64]) -> f64,
+pub fn lbfgs<E>(
+    mut objective: impl FnMut(&[f64], &mut [f64]) -> Result<f64, E>,
     start: Vec<f64>,
     options: Options,
-) -> Minimum {
+) -> Result<Minimum, E> {
     let length = start.len();
     let mut point = start;
     let mut gradient = vec![0.0; length];
-    let mut value = objective(&point, &mut gradient);
+    let mut value = objective(&point, &mut gradient)?;
     let mut history: VecDeque<Pair> = VecDeque::with_capacity(options.memory);
     let mut trial = vec![0.0; length];
     let mut trial_gradient = vec![0.0; length];
@@ -83,7 +88,7 @@ pub fn lbfgs(
             objective(trial, trial_gradient)
         };
         for _ in 0..60 {
-            let candidate = evaluate(step, &mut trial, &mut trial_gradient);
+            let candidate = evaluate(step, &mut trial, &mut trial_gradient)?;
             if candidate <= value + 1e-4 * step * slope {
                 if dot(&direction, &trial_gradient) >= 0.9 * slope {
                     flat = Some(candidate);
@@ -101,7 +106,7 @@ pub fn lbfgs(
         // Without a flat point the longest step that decreased enough has to do.
         let candidate = match flat {
             Some(candidate) => candidate,
-            None if low > 0.0 => evaluate(low, &mut trial, &mut trial_gradient),
+            None if low > 0.0 => evaluate(low, &mut trial, &mut trial_gradient)?,
             None => break,
         };
         let change: Vec<f64> = trial.iter().zip(&point).map(|(t, p)| t - p).collect();
@@ -121,7 +126,7 @@ pub fn lbfgs(
             break;
         }
     }
-    Minimum { point, value, iterations: used }
+    Ok(Minimum { point, value, iterations: used })
 }
 
 /// One remembered step: how the point moved and how the gradient bent.
@@ -160,18 +165,21 @@ fn descent_direction(gradient: &[f64], history: &VecDeque<Pair>) -> Vec<f64> {
 }
 
 /// The gradient of a function of few variables by central differences; returns the value at the point.
-pub fn numeric_gradient(
-    mut function: impl FnMut(&[f64]) -> f64,
+///
+/// # Errors
+/// Those of the function.
+pub fn numeric_gradient<E>(
+    mut function: impl FnMut(&[f64]) -> Result<f64, E>,
     point: &[f64],
     step: f64,
     gradient: &mut [f64],
-) -> f64 {
+) -> Result<f64, E> {
     let mut moved = point.to_vec();
     for index in 0..point.len() {
         moved[index] = point[index] + step;
-        let above = function(&moved);
+        let above = function(&moved)?;
         moved[index] = point[index] - step;
-        let below = function(&moved);
+        let below = function(&moved)?;
         moved[index] = point[index];
         gradient[index] = (above - below) / (2.0 * step);
     }
@@ -181,6 +189,7 @@ pub fn numeric_gradient(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::convert::Infallible;
 
     fn rosenbrock(x: &[f64], gradient: &mut [f64]) -> f64 {
         gradient.fill(0.0);
@@ -198,7 +207,8 @@ mod tests {
     fn a_curved_valley_is_followed_to_its_end() {
         let options = Options { iterations: 500, relative_decrease: 0.0, ..Options::default() };
         for length in [2, 10, 50] {
-            let minimum = lbfgs(rosenbrock, vec![-1.2; length], options);
+            let valley = |x: &[f64], gradient: &mut [f64]| Ok::<_, Infallible>(rosenbrock(x, gradient));
+            let Ok(minimum) = lbfgs(valley, vec![-1.2; length], options);
             for x in &minimum.point {
                 assert!((x - 1.0).abs() < 1e-5, "{minimum:?}");
             }
@@ -208,12 +218,28 @@ mod tests {
     #[test]
     fn points_outside_the_domain_are_left_alone() {
         // -ln x + x has its minimum at 1; the first unit step from 0.01 leaves the domain.
-        let function = |x: &[f64], g: &mut [f64]| {
+        let function = |x: &[f64], g: &mut [f64]| -> Result<f64, Infallible> {
             g[0] = 1.0 - 1.0 / x[0];
-            if x[0] > 0.0 { x[0] - x[0].ln() } else { f64::NAN }
+            Ok(if x[0] > 0.0 { x[0] - x[0].ln() } else { f64::NAN })
         };
-        let minimum = lbfgs(function, vec![0.01], Options::default());
+        let Ok(minimum) = lbfgs(function, vec![0.01], Options::default());
         assert!((minimum.point[0] - 1.0).abs() < 1e-5, "{minimum:?}");
+    }
+
+    #[test]
+    fn an_error_of_the_objective_ends_the_search() {
+        for most in [0, 1, 7] {
+            let mut evaluations = 0;
+            let limited = |x: &[f64], gradient: &mut [f64]| {
+                if evaluations == most {
+                    return Err("enough");
+                }
+                evaluations += 1;
+                Ok(rosenbrock(x, gradient))
+            };
+            assert_eq!(lbfgs(limited, vec![-1.2; 4], Options::default()), Err("enough"));
+            assert_eq!(evaluations, most);
+        }
     }
 
     #[test]
@@ -222,8 +248,8 @@ mod tests {
         let (mut exact, mut numeric) = ([0.0; 3], [0.0; 3]);
         let value = rosenbrock(&point, &mut exact);
         let mut scratch = [0.0; 3];
-        let same = numeric_gradient(|x| rosenbrock(x, &mut scratch), &point, 1e-5, &mut numeric);
-        assert_eq!(value, same);
+        let function = |x: &[f64]| Ok::<_, Infallible>(rosenbrock(x, &mut scratch));
+        assert_eq!(numeric_gradient(function, &point, 1e-5, &mut numeric), Ok(value));
         for (a, b) in exact.iter().zip(&numeric) {
             assert!((a - b).abs() < 1e-6 * (1.0 + a.abs()));
         }

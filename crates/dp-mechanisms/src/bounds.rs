@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use crate::certificate;
 use crate::error::{Error, Result, check_count, check_positive};
+use crate::problem::Metric;
 use crate::sensitivity::Participation;
-use crate::strategy::Metric;
 use crate::workload::{Kind, Workload};
 
 /// A lower bound and where it comes from.
@@ -159,7 +159,7 @@ pub fn from_blocks(bound_for_block: f64, block: usize, steps: usize) -> f64 {
 ///
 /// # Example
 /// ```
-/// use dp_mechanisms::{bounds::circulant, strategy::Metric};
+/// use dp_mechanisms::{Metric, bounds::circulant};
 /// // Over a thousand windows the square root has E2 = 4.4644 and E∞ = 4.4655.
 /// let mut window = vec![0.0; 16_000];
 /// window[..16].fill(1.0);
@@ -377,6 +377,8 @@ pub(crate) fn max_above(mean: LowerBound, workload: &Workload, steps: usize) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::problem::Problem;
+    use crate::strategy::Method;
 
     #[test]
     fn the_closed_form_is_the_schatten_norm() {
@@ -392,7 +394,8 @@ mod tests {
         // The certified optimum of the dense program.
         let (steps, optimum) = (64, 4.409_397_208_071_117);
         let workload = Workload::count();
-        let factors = crate::strategy::build("scaled-sqrt", &workload, steps, crate::Participation::Single)
+        let factors = Method::ScaledSqrt
+            .build(&Problem::new(workload.clone(), steps).unwrap())
             .unwrap()
             .materialize()
             .unwrap();
@@ -459,7 +462,7 @@ mod tests {
                 max <= weighted_schatten_max(matrix.view(), &weights, &weights).unwrap(),
                 "{text}: {max}"
             );
-            let root = crate::strategy::build("sqrt", &workload, steps, Participation::Single).unwrap();
+            let root = Method::Sqrt.build(&Problem::new(workload.clone(), steps).unwrap()).unwrap();
             let squared = root.sensitivity(Participation::Single).unwrap().squared;
             let rows = root.row_norms().unwrap();
             assert!(mean > share * squared * rows.mean(), "{text}: {mean} {}", squared * rows.mean());

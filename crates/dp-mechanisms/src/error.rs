@@ -129,6 +129,9 @@ pub enum Error {
         /// The iterations it used.
         iterations: usize,
     },
+    /// Whoever watched the work stopped it.
+    #[error("the work was stopped before it was done")]
+    Interrupted,
     /// The numeric core refused.
     #[error(transparent)]
     Numeric(#[from] dp_linalg::Error),

@@ -182,7 +182,7 @@ mod tests {
     use super::*;
     use crate::mechanism::Mechanism;
     use crate::mechanism::tests::plan;
-    use crate::strategy;
+    use crate::strategy::Method;
 
     fn input(step: usize) -> [f64; 2] {
         [(step % 4) as f64 - 1.0, (step % 3) as f64 * 0.1]
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn the_workload_of_noisy_inputs_is_the_noisy_workload() {
         let mut covered = 0;
-        for name in strategy::NAMES {
+        for name in Method::ALL.iter().map(|method| method.name()) {
             for workload in ["count", "momentum:0.9"] {
                 let Ok(plan) = plan(name, workload, 13) else { continue };
                 covered += 1;
@@ -221,12 +221,12 @@ mod tests {
                 }
             }
         }
-        assert!(covered >= strategy::NAMES.len(), "every strategy serves some workload");
+        assert!(covered >= Method::ALL.len(), "every strategy serves some workload");
     }
 
     #[test]
     fn resuming_at_every_step_equals_never_stopping() {
-        for name in strategy::NAMES {
+        for name in Method::ALL.iter().map(|method| method.name()) {
             let Ok(plan) = plan(name, "count", 9) else { continue };
             let start = || InputMechanism::reproducible(plan.clone(), 2, Seed::reproducible(8)).unwrap();
             let whole = releases(&mut start(), 9);

@@ -5,6 +5,7 @@
 //! | module | owns |
 //! |---|---|
 //! | [`workload`] | the statistics A, streamed |
+//! | [`problem`] | what a strategy is built for: workload, steps, participation, metric |
 //! | [`strategy`] | the factorizations `A = B C`, one file each |
 //! | [`sensitivity`] | neighbouring relation, participation, footprint of an encoding |
 //! | [`budget`] | (ε, δ), zCDP, GDP and the exact Gaussian calibration |
@@ -96,6 +97,7 @@ pub mod mechanism;
 pub mod noise;
 pub mod plan;
 pub mod planner;
+pub mod problem;
 pub mod sensitivity;
 pub mod snapshot;
 pub mod sparse;
@@ -110,8 +112,9 @@ pub use inputs::InputMechanism;
 pub use mechanism::{Mechanism, Release};
 pub use noise::{CorrelatedNoise, GaussianSource, Seed, Side};
 pub use plan::Plan;
+pub use problem::{Metric, Problem};
 pub use sensitivity::{Footprint, Participation, Relation, Sensitivity};
 pub use snapshot::Snapshot;
 pub use sparse::SparseMechanism;
-pub use strategy::Strategy;
+pub use strategy::{Method, Strategy};
 pub use workload::Workload;

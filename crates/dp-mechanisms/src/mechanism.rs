@@ -27,8 +27,8 @@ use crate::workload::WorkloadStream;
 ///
 /// # Example
 /// ```
-/// use dp_mechanisms::{Budget, Footprint, Mechanism, Participation, Plan, Relation, Workload, strategy};
-/// let strategy = strategy::build("identity", &Workload::count(), 3, Participation::Single)?;
+/// use dp_mechanisms::{Budget, Footprint, Mechanism, Method, Participation, Plan, Problem, Relation, Workload};
+/// let strategy = Method::Identity.build(&Problem::new(Workload::count(), 3)?)?;
 /// let footprint = Footprint::scalar(0.0, 1.0, Relation::ZeroOut, Participation::Single)?;
 /// let plan = Plan::new(strategy, footprint, Budget::approximate(1.0, 1e-6)?)?;
 /// let mut mechanism = Mechanism::new(plan, 1)?;
@@ -228,12 +228,12 @@ pub(crate) mod tests {
     use super::*;
     use crate::budget::Budget;
     use crate::sensitivity::{Footprint, Participation, Relation};
-    use crate::strategy;
     use crate::workload::Workload;
+    use crate::{Method, Problem};
 
     pub(crate) fn plan(name: &str, workload: &str, steps: usize) -> Result<Plan> {
         let workload: Workload = workload.parse()?;
-        let strategy = strategy::build(name, &workload, steps, Participation::Single)?;
+        let strategy = name.parse::<Method>()?.build(&Problem::new(workload.clone(), steps)?)?;
         let footprint = Footprint::scalar(-1.0, 2.0, Relation::Replace, Participation::Single)?;
         Plan::new(strategy, footprint, Budget::approximate(1.0, 1e-6)?)
     }
@@ -254,7 +254,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_release_is_the_statistic_plus_the_noise_of_the_strategy() {
-        for name in strategy::NAMES {
+        for name in Method::ALL.iter().map(|method| method.name()) {
             let Ok(plan) = plan(name, "count", 13) else { continue };
             let mut mechanism = Mechanism::reproducible(plan.clone(), 2, Seed::reproducible(3)).unwrap();
             let source = Box::new(GaussianSource::new(Seed::reproducible(3), 2));
@@ -275,7 +275,7 @@ pub(crate) mod tests {
     fn resuming_at_every_step_equals_never_stopping() {
         let steps = 17;
         let mut covered = 0;
-        for name in strategy::NAMES {
+        for name in Method::ALL.iter().map(|method| method.name()) {
             for workload in ["count", "average", "window:4", "exp:1.3", "poly:0.5", "momentum:0.9"] {
                 let Ok(plan) = plan(name, workload, steps) else { continue };
                 covered += 1;
@@ -298,14 +298,14 @@ pub(crate) mod tests {
                 }
             }
         }
-        assert!(covered >= strategy::NAMES.len(), "every strategy serves some workload");
+        assert!(covered >= Method::ALL.len(), "every strategy serves some workload");
     }
 
     #[test]
     fn strategies_are_built_the_same_every_time() {
         // What a resumed mechanism in another process relies on. Sums that depend on the order in which threads
         // finish differ within a few tries.
-        for name in strategy::NAMES {
+        for name in Method::ALL.iter().map(|method| method.name()) {
             let Ok(first) = plan(name, "count", 300) else { continue };
             let run = |plan: &Plan| {
                 releases(&mut Mechanism::reproducible(plan.clone(), 2, Seed::reproducible(2)).unwrap(), 300)
@@ -382,10 +382,10 @@ pub(crate) mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
         fn refused_inputs_leave_no_trace(
-            name in prop::sample::select(strategy::NAMES),
+            method in prop::sample::select(Method::ALL),
             script in prop::collection::vec((prop::collection::vec(bad(), 0..3), -1.0..=2.0, -1.0..=2.0), 1..20),
         ) {
-            let plan = plan(name, "window:3", script.len());
+            let plan = plan(method.name(), "window:3", script.len());
             prop_assume!(plan.is_ok());
             let plan = plan.unwrap();
             let mut touched = Mechanism::reproducible(plan.clone(), 2, Seed::reproducible(1)).unwrap();

@@ -19,8 +19,8 @@ use crate::strategy::{RowNorms, Strategy, check_columns};
 /// # Example
 /// ```
 /// use std::sync::Arc;
-/// use dp_mechanisms::{Budget, Footprint, Participation, Plan, Relation, Workload, strategy};
-/// let strategy = strategy::build("sqrt", &Workload::count(), 365, Participation::Single)?;
+/// use dp_mechanisms::{Budget, Footprint, Method, Participation, Plan, Problem, Relation, Workload};
+/// let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), 365)?)?;
 /// let footprint = Footprint::scalar(0.0, 1.0, Relation::ZeroOut, Participation::Single)?;
 /// let plan = Plan::new(strategy, footprint, Budget::approximate(1.0, 1e-6)?)?;
 /// assert!(plan.standard_deviation(365).unwrap() < 13.0);
@@ -138,8 +138,8 @@ impl Plan {
 mod tests {
     use super::*;
     use crate::sensitivity::{Participation, Relation, Term};
-    use crate::strategy;
     use crate::workload::Workload;
+    use crate::{Method, Problem};
 
     #[test]
     fn proofs_that_need_non_negative_columns_get_them() {
@@ -148,20 +148,21 @@ mod tests {
         let budget = Budget::gaussian(1.0).unwrap();
         // 1 - x: neighbouring columns have inner product -1, and their difference has squared norm 6, not 4.
         let signed = Workload::weights(&[1.0, -1.0]).unwrap();
-        let plan = |name: &str, workload: &Workload, footprint: Footprint| {
-            Plan::new(strategy::build(name, workload, 9, Participation::Single).unwrap(), footprint, budget)
+        let plan = |method: Method, workload: &Workload, footprint: Footprint| {
+            let strategy = method.build(&Problem::new(workload.clone(), 9)?)?;
+            Plan::new(strategy, footprint, budget)
         };
-        assert!(plan("output", &signed, footprint.clone()).is_ok());
+        assert!(plan(Method::Output, &signed, footprint.clone()).is_ok());
         let needing = footprint.needing_non_negative_columns();
-        let refused = plan("output", &signed, needing.clone());
+        let refused = plan(Method::Output, &signed, needing.clone());
         assert!(matches!(refused, Err(Error::NotApplicable { strategy: "output", .. })));
-        for name in strategy::NAMES {
+        for &method in Method::ALL {
             // Every strategy for the count is decided by what its columns do.
-            let outcome = plan(name, &Workload::count(), needing.clone());
-            let columns = strategy::build(name, &Workload::count(), 9, Participation::Single).unwrap();
+            let outcome = plan(method, &Workload::count(), needing.clone());
+            let columns = method.build(&Problem::new(Workload::count(), 9).unwrap()).unwrap();
             let matrix = columns.materialize().unwrap().strategy;
             let smallest = matrix.t().dot(&matrix).iter().copied().fold(f64::INFINITY, f64::min);
-            assert_eq!(outcome.is_ok(), smallest >= -1e-12, "{name}: smallest inner product {smallest}");
+            assert_eq!(outcome.is_ok(), smallest >= -1e-12, "{method}: smallest inner product {smallest}");
         }
     }
 }

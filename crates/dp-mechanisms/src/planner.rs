@@ -9,25 +9,18 @@ use serde::Serialize;
 use crate::bounds::{self, LowerBound};
 use crate::certificate;
 use crate::error::{Error, Result, check_count};
+use crate::problem::{Metric, Problem};
 use crate::sensitivity::{Footprint, Participation};
-use crate::strategy::{self, Strategy, optimal};
+use crate::strategy::{self, Method, Progress, Strategy, Watch, optimal, tell, unwatched};
 use crate::workload::Workload;
-
-pub use crate::strategy::Metric;
 
 /// What is asked of the planner.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// What is released.
-    pub workload: Workload,
-    /// The number of steps.
-    pub steps: usize,
+    /// What the strategies are built for, and the error to minimize.
+    pub problem: Problem,
     /// One strategy alone, or all of them.
-    pub strategy: Option<String>,
-    /// The error to minimize.
-    pub metric: Metric,
-    /// How often one person takes part.
-    pub participation: Participation,
+    pub method: Option<Method>,
     /// The number of coordinates, for the memory.
     pub dimension: usize,
     /// The largest number of `f64` values the noise may keep, if limited.
@@ -37,18 +30,9 @@ pub struct Request {
 }
 
 impl Request {
-    /// All strategies, for the mean squared error of a single participation.
-    pub fn new(workload: Workload, steps: usize) -> Self {
-        Self {
-            workload,
-            steps,
-            strategy: None,
-            metric: Metric::Mse,
-            participation: Participation::Single,
-            dimension: 1,
-            memory: None,
-            time: Duration::from_secs(20),
-        }
+    /// All strategies for a problem, for streams of one coordinate.
+    pub fn new(problem: Problem) -> Self {
+        Self { problem, method: None, dimension: 1, memory: None, time: Duration::from_secs(20) }
     }
 }
 
@@ -131,68 +115,45 @@ const CERTIFICATE_LIMIT: usize = 1024;
 /// 1024 steps; bounded by the requested time between strategies.
 ///
 /// # Errors
-/// Zero steps or dimension, an unknown strategy, or no strategy that applies within the limits.
+/// A dimension of zero, or no strategy that applies within the limits.
 ///
 /// # Example
 /// ```
-/// use dp_mechanisms::{Workload, planner};
-/// let report = planner::evaluate(&planner::Request::new(Workload::count(), 64))?;
+/// use dp_mechanisms::{Problem, Workload, planner};
+/// let report = planner::evaluate(&planner::Request::new(Problem::new(Workload::count(), 64)?))?;
 /// assert!(report.strategies[0].gap < 0.01);
 /// # Ok::<(), dp_mechanisms::Error>(())
 /// ```
 pub fn evaluate(request: &Request) -> Result<Report> {
-    evaluate_watched(request, &mut |_| ())
+    evaluate_watched(request, &mut unwatched)
 }
 
-/// What the planner is doing.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Progress {
-    /// It starts with a strategy.
-    Strategy {
-        /// Its name.
-        name: &'static str,
-        /// How many came before it.
-        position: usize,
-        /// How many there are.
-        of: usize,
-    },
-    /// The dense program got closer to its optimum.
-    Optimum {
-        /// The eigendecompositions so far.
-        eigendecompositions: usize,
-        /// The relative gap that is left.
-        gap: f64,
-    },
-}
-
-/// [`evaluate`], with a report of what it is doing.
+/// [`evaluate`], under the eyes of somebody who sees what it is doing and can stop it.
 ///
 /// # Errors
-/// As [`evaluate`].
-pub fn evaluate_watched(request: &Request, progress: &mut dyn FnMut(Progress)) -> Result<Report> {
-    check_count("steps", request.steps)?;
+/// As [`evaluate`], and [`Error::Interrupted`].
+pub fn evaluate_watched(request: &Request, watch: &mut Watch<'_>) -> Result<Report> {
     check_count("dimension", request.dimension)?;
+    let Request { problem, .. } = request;
     let start = Instant::now();
-    let names: Vec<&'static str> = match &request.strategy {
-        Some(name) => vec![strategy::known_name(name)?],
-        None => strategy::NAMES.to_vec(),
-    };
+    let methods = request.method.as_ref().map_or(Method::ALL, std::slice::from_ref);
     let mut found: Vec<(Evaluation, Arc<dyn Strategy>)> = Vec::new();
     let mut skipped = Vec::new();
-    let of = names.len();
-    for (position, name) in names.into_iter().enumerate() {
-        progress(Progress::Strategy { name, position, of });
+    let of = methods.len();
+    for (position, &method) in methods.iter().enumerate() {
+        let name = method.name();
+        tell(watch, Progress::Strategy { name, position, of })?;
         if start.elapsed() > request.time && !found.is_empty() {
             skipped.push(Skipped { name, reason: "the time limit was reached".to_owned() });
             continue;
         }
-        let limit = strategy::practical_limit(name, request.participation);
-        if request.strategy.is_none() && request.steps > limit {
+        let limit = method.practical_limit(problem.participation());
+        if request.method.is_none() && problem.steps() > limit {
             let reason = format!("takes too long beyond {limit} steps unless asked for by name");
             skipped.push(Skipped { name, reason });
             continue;
         }
-        match evaluate_one(name, request, progress) {
+        match evaluate_one(method, request, watch) {
             Ok(pair) => match request.memory {
                 Some(limit) if pair.0.memory > limit => {
                     let reason = format!("keeps {} values, above the limit of {limit}", pair.0.memory);
@@ -200,18 +161,18 @@ pub fn evaluate_watched(request: &Request, progress: &mut dyn FnMut(Progress)) -
                 }
                 _ => found.push(pair),
             },
-            Err(error) if request.strategy.is_none() => {
+            Err(error) if request.method.is_none() && error != Error::Interrupted => {
                 skipped.push(Skipped { name, reason: error.to_string() });
             }
             Err(error) => return Err(error),
         }
     }
-    let lower_bound = lower_bounds(request, &found)?;
-    let floor = match request.metric {
+    let lower_bound = lower_bounds(problem, &found)?;
+    let floor = match problem.metric() {
         Metric::Mse => lower_bound.mse,
         Metric::Max => lower_bound.max_se,
     };
-    let value = |evaluation: &Evaluation| match request.metric {
+    let value = |evaluation: &Evaluation| match problem.metric() {
         Metric::Mse => evaluation.mse,
         Metric::Max => evaluation.max_se,
     };
@@ -222,15 +183,15 @@ pub fn evaluate_watched(request: &Request, progress: &mut dyn FnMut(Progress)) -
     let Some((best, strategy)) = found.first() else {
         return Err(Error::NotApplicable {
             strategy: "auto",
-            workload: request.workload.to_string(),
+            workload: problem.workload().to_string(),
             reason: "no strategy fits the memory limit",
         });
     };
     Ok(Report {
-        workload: request.workload.to_string(),
-        steps: request.steps,
-        metric: request.metric,
-        participation: request.participation.to_string(),
+        workload: problem.workload().to_string(),
+        steps: problem.steps(),
+        metric: problem.metric(),
+        participation: problem.participation().to_string(),
         lower_bound,
         chosen: best.name,
         strategy: Arc::clone(strategy),
@@ -240,18 +201,16 @@ pub fn evaluate_watched(request: &Request, progress: &mut dyn FnMut(Progress)) -
 }
 
 fn evaluate_one(
-    name: &'static str,
+    method: Method,
     request: &Request,
-    progress: &mut dyn FnMut(Progress),
+    watch: &mut Watch<'_>,
 ) -> Result<(Evaluation, Arc<dyn Strategy>)> {
     let start = Instant::now();
-    let Request { workload, steps, participation, metric, .. } = request;
-    let mut optimum = |eigendecompositions, gap| progress(Progress::Optimum { eigendecompositions, gap });
-    let strategy = strategy::build_watched(name, workload, *steps, *participation, *metric, &mut optimum)?;
-    let sensitivity = strategy.sensitivity(request.participation)?;
+    let strategy = method.build_watched(&request.problem, watch)?;
+    let sensitivity = strategy.sensitivity(request.problem.participation())?;
     let rows = strategy.row_norms()?;
     let evaluation = Evaluation {
-        name,
+        name: method.name(),
         sensitivity_squared: sensitivity.squared,
         sensitivity_exact: sensitivity.exact,
         mse: sensitivity.squared * rows.mean(),
@@ -295,18 +254,19 @@ pub fn for_footprint(
     footprint: &Footprint,
     dimension: u64,
 ) -> Result<Arc<dyn Strategy>> {
-    check_count("steps", steps)?;
     let comfortable = dimension.saturating_mul(steps as u64) <= COMFORTABLE_MEMORY;
     let quick = steps <= GRAM_COMFORT
         || footprint.terms().iter().all(|term| term.participation.times_within(steps) == 1);
     let participation = main_participation(footprint);
-    let names = strategy::NAMES.iter().filter(|name| {
-        steps <= strategy::practical_limit(name, participation)
-            && (comfortable || !strategy::remembers_every_step(name))
-            && (quick || strategy::is_toeplitz(name))
+    let single = Problem::new(workload.clone(), steps)?;
+    let problem = single.clone().with_participation(participation);
+    let methods = Method::ALL.iter().filter(|method| {
+        steps <= method.practical_limit(participation)
+            && (comfortable || !method.remembers_every_step())
+            && (quick || method.is_toeplitz())
     });
-    let evaluate = |name: &str| -> Result<(f64, Arc<dyn Strategy>)> {
-        let strategy = strategy::build(name, workload, steps, participation)?;
+    let evaluate = |method: &Method| -> Result<(f64, Arc<dyn Strategy>)> {
+        let strategy = method.build(&problem)?;
         strategy::check_columns(strategy.as_ref(), footprint)?;
         let sensitivity =
             footprint.squared_sensitivity(|participation| strategy.sensitivity(participation))?;
@@ -314,11 +274,11 @@ pub fn for_footprint(
     };
     // Whoever takes part more often than once has at least the sensitivity of taking part once.
     let weight: f64 = footprint.terms().iter().map(|term| term.weight * term.weight).sum();
-    let floor = weight * lower_bounds(&Request::new(workload.clone(), steps), &[])?.mse;
+    let floor = weight * lower_bounds(&single, &[])?.mse;
     let mut best: Option<(f64, Arc<dyn Strategy>)> = None;
-    for name in names {
+    for method in methods {
         // What does not serve the workload or the footprint is no candidate.
-        let Ok((error, strategy)) = evaluate(name) else { continue };
+        let Ok((error, strategy)) = evaluate(method) else { continue };
         if best.as_ref().is_none_or(|(least, _)| error < *least) {
             best = Some((error, strategy));
         }
@@ -341,10 +301,11 @@ pub fn main_participation(footprint: &Footprint) -> Participation {
 
 /// The best bounds: closed forms, what building the strategies proved, and dual certificates where they are
 /// affordable.
-fn lower_bounds(request: &Request, found: &[(Evaluation, Arc<dyn Strategy>)]) -> Result<Bounds> {
-    let closed_form = bounds::mean(&request.workload, request.steps)?;
+fn lower_bounds(problem: &Problem, found: &[(Evaluation, Arc<dyn Strategy>)]) -> Result<Bounds> {
+    let (workload, steps, participation) = (problem.workload(), problem.steps(), problem.participation());
+    let closed_form = bounds::mean(workload, steps)?;
     let mut mean = closed_form.clone();
-    let mut max = bounds::max_above(closed_form.clone(), &request.workload, request.steps)?;
+    let mut max = bounds::max_above(closed_form.clone(), workload, steps)?;
     for (metric, value) in found.iter().filter_map(|(_, strategy)| strategy.proven_lower_bound()) {
         let bound = LowerBound { value, kind: "optimality certificate" };
         match metric {
@@ -352,35 +313,35 @@ fn lower_bounds(request: &Request, found: &[(Evaluation, Arc<dyn Strategy>)]) ->
             Metric::Max => max = max.or(bound),
         }
     }
-    let banded = if request.steps <= certificate::practical_limit(&request.workload) {
-        certificate::banded_bound(&request.workload, request.steps)?
+    let banded = if steps <= certificate::practical_limit(workload) {
+        certificate::banded_bound(workload, steps)?
     } else {
         None
     };
     // Certificates are proved by column weights, from which follows what several participations add.
     let raised = |value: f64, weights: &[f64]| LowerBound {
-        value: value * bounds::participation_factor(weights, request.participation),
+        value: value * bounds::participation_factor(weights, participation),
         kind: "dual certificate",
     };
     if let Some(bound) = banded {
         mean = mean.or(raised(bound.lower_bound, &bound.column_weights));
-    } else if request.steps <= CERTIFICATE_LIMIT {
-        let weights = optimal::scaled_sqrt_start(&request.workload, request.steps)?;
-        let matrix = request.workload.materialize(request.steps)?;
+    } else if steps <= CERTIFICATE_LIMIT {
+        let weights = optimal::scaled_sqrt_start(workload, steps)?;
+        let matrix = workload.materialize(steps)?;
         mean = mean.or(raised(bounds::dual_certificate(matrix.view(), &weights)?, &weights));
     }
-    if request.metric == Metric::Max
-        && request.steps <= certificate::practical_limit(&request.workload)
-        && let Some(value) = certificate::banded_max_bound(&request.workload, request.steps)?
+    if problem.metric() == Metric::Max
+        && steps <= certificate::practical_limit(workload)
+        && let Some(value) = certificate::banded_max_bound(workload, steps)?
     {
         max = max.or(LowerBound { value, kind: "dual certificate" });
     }
     // The Schatten bound is the certificate of equal weights.
     let schatten = closed_form;
     if schatten.kind != "diagonal" {
-        let block = bounds::block(&request.workload, request.steps);
-        let columns = request.steps / block * block;
-        let factor = bounds::equal_participation_factor(columns, request.participation);
+        let block = bounds::block(workload, steps);
+        let columns = steps / block * block;
+        let factor = bounds::equal_participation_factor(columns, participation);
         let kind = if factor > 1.0 { "schatten, repeated participation" } else { schatten.kind };
         mean = mean.or(LowerBound { value: schatten.value * factor, kind });
     }
@@ -399,12 +360,17 @@ mod tests {
     use crate::budget::Budget;
     use crate::sensitivity::{Relation, Term};
     use crate::strategy::Measurement;
+    use std::ops::ControlFlow;
+
+    fn request(workload: &Workload, steps: usize) -> Request {
+        Request::new(Problem::new(workload.clone(), steps).unwrap())
+    }
 
     #[test]
     fn the_best_is_picked_and_certified() {
         for (text, metric) in [("count", Metric::Mse), ("window:16", Metric::Mse), ("average", Metric::Max)] {
-            let request = Request { metric, ..Request::new(text.parse().unwrap(), 64) };
-            let report = evaluate(&request).unwrap();
+            let problem = Problem::new(text.parse().unwrap(), 64).unwrap().with_metric(metric);
+            let report = evaluate(&Request::new(problem)).unwrap();
             for pair in report.strategies.windows(2) {
                 assert!(pair[0].gap <= pair[1].gap);
             }
@@ -417,19 +383,23 @@ mod tests {
     #[test]
     fn whoever_watches_sees_every_strategy_and_the_gap_of_the_optimum() {
         let mut seen = Vec::new();
-        let request = Request::new(Workload::count(), 32);
-        let report = evaluate_watched(&request, &mut |progress| seen.push(progress)).unwrap();
+        let request = request(&Workload::count(), 32);
+        let mut watch = |progress| {
+            seen.push(progress);
+            ControlFlow::Continue(())
+        };
+        let report = evaluate_watched(&request, &mut watch).unwrap();
         let names: Vec<&str> = seen
             .iter()
             .filter_map(|progress| match progress {
                 Progress::Strategy { name, .. } => Some(*name),
-                Progress::Optimum { .. } => None,
+                _ => None,
             })
             .collect();
-        assert_eq!(names, strategy::NAMES);
+        assert_eq!(names, Method::ALL.iter().map(|method| method.name()).collect::<Vec<_>>());
         let last = seen.iter().rev().find_map(|progress| match progress {
             Progress::Optimum { gap, .. } => Some(*gap),
-            Progress::Strategy { .. } => None,
+            _ => None,
         });
         assert!(last.is_some_and(|gap| gap < 1e-6), "{last:?}");
         assert_eq!(
@@ -446,14 +416,16 @@ mod tests {
 
     #[test]
     fn limits_are_respected() {
-        let mut request = Request::new(Workload::count(), 64);
+        let mut request = request(&Workload::count(), 64);
         request.memory = Some(10);
         let report = evaluate(&request).unwrap();
         assert!(report.strategies.iter().all(|evaluation| evaluation.memory <= 10));
         assert!(report.skipped.iter().any(|skipped| skipped.name == "sqrt"));
-        request.strategy = Some("nonsense".to_owned());
-        assert!(evaluate(&request).is_err());
-        assert!(evaluate(&Request::new(Workload::count(), 0)).is_err());
+        request.memory = Some(0);
+        request.method = Some(Method::Blt);
+        assert!(matches!(evaluate(&request), Err(Error::NotApplicable { strategy: "auto", .. })));
+        request.dimension = 0;
+        assert!(matches!(evaluate(&request), Err(Error::OutOfRange { what: "dimension", .. })));
     }
 
     #[test]
@@ -464,7 +436,9 @@ mod tests {
             let footprint = Footprint::encoded(terms, Relation::Replace).unwrap();
             let footprint = footprint.needing_non_negative_columns();
             let error = |name: &str, workload: &Workload| -> Result<f64> {
-                let strategy = strategy::build(name, workload, 48, main_participation(&footprint))?;
+                let problem = Problem::new(workload.clone(), 48)?;
+                let problem = problem.with_participation(main_participation(&footprint));
+                let strategy = name.parse::<Method>()?.build(&problem)?;
                 let plan = crate::Plan::new(strategy, footprint.clone(), Budget::gaussian(1.0)?)?;
                 Ok(plan.sigma().powi(2) * plan.row_norms().mean())
             };
@@ -473,12 +447,11 @@ mod tests {
                 for dimension in [1, 1 << 40] {
                     let chosen = for_footprint(&workload, 48, &footprint, dimension).unwrap();
                     let least = error(chosen.name(), &workload).unwrap();
-                    let small = !strategy::remembers_every_step(chosen.name());
+                    let small = !chosen.name().parse::<Method>().unwrap().remembers_every_step();
                     assert!(small || dimension == 1, "{text}: {chosen:?}");
-                    let rivals = strategy::NAMES
-                        .iter()
-                        .filter(|name| dimension == 1 || !strategy::remembers_every_step(name));
-                    for error in rivals.filter_map(|name| error(name, &workload).ok()) {
+                    let rivals =
+                        Method::ALL.iter().filter(|method| dimension == 1 || !method.remembers_every_step());
+                    for error in rivals.filter_map(|method| error(method.name(), &workload).ok()) {
                         assert!(least <= error * (1.0 + CONTENT), "{text} {dimension}: {}", chosen.name());
                     }
                 }
@@ -490,26 +463,24 @@ mod tests {
     fn it_is_known_who_remembers_every_step_and_who_is_toeplitz() {
         let steps = 64;
         for text in ["count", "window:3"] {
-            let workload = text.parse().unwrap();
-            for name in strategy::NAMES {
-                let Ok(strategy) = strategy::build(name, &workload, steps, Participation::Single) else {
-                    continue;
-                };
+            let problem = Problem::new(text.parse().unwrap(), steps).unwrap();
+            for method in Method::ALL {
+                let Ok(strategy) = method.build(&problem) else { continue };
                 let toeplitz = matches!(strategy.measurement(), Ok(Measurement::Toeplitz(_)));
-                assert!(toeplitz || !strategy::is_toeplitz(name), "{name} {text}");
+                assert!(toeplitz || !method.is_toeplitz(), "{method} {text}");
                 let per_coordinate = strategy.memory(2) - strategy.memory(1);
-                let known = strategy::remembers_every_step(name);
-                assert_eq!(per_coordinate >= steps, known, "{name} {text}: {per_coordinate}");
+                let known = method.remembers_every_step();
+                assert_eq!(per_coordinate >= steps, known, "{method} {text}: {per_coordinate}");
             }
         }
     }
 
     #[test]
     fn repeated_participation_raises_both_sides() {
-        let single = evaluate(&Request::new(Workload::count(), 60)).unwrap();
+        let problem = Problem::new(Workload::count(), 60).unwrap();
+        let single = evaluate(&Request::new(problem.clone())).unwrap();
         let repeated = Participation::repeated(3, 20).unwrap();
-        let request = Request { participation: repeated, ..Request::new(Workload::count(), 60) };
-        let report = evaluate(&request).unwrap();
+        let report = evaluate(&Request::new(problem.with_participation(repeated))).unwrap();
         assert!(report.lower_bound.mse > single.lower_bound.mse);
         assert!(report.strategies[0].mse > single.strategies[0].mse);
         assert!(report.strategies.iter().all(|evaluation| evaluation.gap >= 0.0));

@@ -42,9 +42,9 @@ const WITNESSES: usize = 8;
 ///
 /// # Example
 /// ```
-/// use dp_mechanisms::sensitivity::Term;
+/// use dp_mechanisms::{Method, Problem, sensitivity::Term};
 /// use dp_mechanisms::{Budget, Footprint, Participation, Plan, Relation, SparseMechanism, Workload, strategy};
-/// let strategy = strategy::build("sqrt", &Workload::count(), 10, Participation::Single)?;
+/// let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), 10)?)?;
 /// let term = Term { weight: 1.0, participation: Participation::Single };
 /// let footprint = Footprint::encoded(vec![term], Relation::ZeroOut)?;
 /// let plan = Plan::new(strategy, footprint, Budget::approximate(1.0, 1e-6)?)?;
@@ -389,11 +389,14 @@ mod tests {
     use super::*;
     use crate::budget::Budget;
     use crate::sensitivity::{Footprint, Participation, Relation, Term};
-    use crate::strategy;
+    use crate::{Method, Problem};
 
     fn plan(name: &str, workload: &str, steps: usize) -> Plan {
-        let workload = workload.parse().unwrap();
-        let strategy = strategy::build(name, &workload, steps, Participation::Single).unwrap();
+        let strategy = name
+            .parse::<Method>()
+            .unwrap()
+            .build(&Problem::new(workload.parse().unwrap(), steps).unwrap())
+            .unwrap();
         let term = Term { weight: 1.0, participation: Participation::Single };
         let footprint = Footprint::encoded(vec![term], Relation::ZeroOut).unwrap();
         Plan::new(strategy, footprint, Budget::gaussian(1.0).unwrap()).unwrap()
@@ -433,8 +436,10 @@ mod tests {
         let steps = 21;
         for name in ["sqrt", "normalized-sqrt", "binary-tree", "honaker-online", "identity", "output"] {
             for workload in ["count", "average", "window:4", "exp:1.3"] {
-                let Ok(strategy) =
-                    strategy::build(name, &workload.parse().unwrap(), steps, Participation::Single)
+                let Ok(strategy) = name
+                    .parse::<Method>()
+                    .unwrap()
+                    .build(&Problem::new(workload.parse().unwrap(), steps).unwrap())
                 else {
                     continue;
                 };

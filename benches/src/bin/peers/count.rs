@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use dp_mechanisms::exact::{ExactMechanism, ExactPlan};
 use dp_mechanisms::strategy::toeplitz::{Core, ToeplitzStrategy};
-use dp_mechanisms::strategy::{Metric, Strategy, blt, build};
-use dp_mechanisms::{Budget, Footprint, Mechanism, Participation, Plan, Relation, Workload};
+use dp_mechanisms::strategy::{Strategy, blt, unwatched};
+use dp_mechanisms::{Budget, Footprint, Mechanism, Method, Participation, Plan, Problem, Relation, Workload};
 
 use crate::noise::parameters;
 use crate::python::{Peers, Question};
@@ -18,15 +18,16 @@ const RHO: f64 = 0.5;
 
 pub(crate) fn compare(peers: &Peers, quick: bool) -> Result<Section> {
     let steps: usize = if quick { 1 << 16 } else { 1 << 20 };
-    let (count, single) = (Workload::count(), Participation::Single);
-    let rational = blt::fit(&count, steps, blt::default_buffers(steps), single, Metric::Mse)?;
+    let count = Workload::count();
+    let problem = Problem::new(count.clone(), steps)?;
+    let rational = blt::fit(&problem, blt::default_buffers(steps), &mut unwatched)?;
     let core = Core::Rational(rational.clone());
     let same: Arc<dyn Strategy> = Arc::new(ToeplitzStrategy::plain("blt", &count, steps, core)?);
     let sigma = plan(same.clone())?.sigma();
 
     let work = format!("{} buffers", rational.buffers());
     let mut rows = Vec::new();
-    for strategy in [same, build("scaled-blt", &count, steps, single)?] {
+    for strategy in [same, Method::ScaledBlt.build(&problem)?] {
         peers.doing(format!("{steps} events: {}", strategy.name()));
         let variant = strategy.name();
         let mut mechanism = Mechanism::new(plan(strategy)?, 1)?;
@@ -37,12 +38,14 @@ pub(crate) fn compare(peers: &Peers, quick: bool) -> Result<Section> {
     rows.extend(peers.rows(&work, &question("jax-privacy", "jax_count", &arguments)));
 
     let work = "exact noise";
-    for name in ["binary-tree", "sqrt"] {
-        peers.doing(format!("{steps} events: exact {name}"));
-        let strategy = build(name, &count, steps, single)?;
+    for method in [Method::BinaryTree, Method::Sqrt] {
+        peers.doing(format!("{steps} events: exact {method}"));
+        let strategy = method.build(&problem)?;
         let budget = Budget::zero_concentrated(RHO)?.try_into()?;
         let mut mechanism = ExactMechanism::new(ExactPlan::new(&strategy, footprint()?, 1, 1.0, budget)?)?;
-        rows.push(stream(work, name, steps, |event, out| mechanism.release(&[event], out).map(drop))?);
+        rows.push(stream(work, method.name(), steps, |event, out| {
+            mechanism.release(&[event], out).map(drop)
+        })?);
     }
     let arguments = [steps.to_string(), RHO.to_string()];
     rows.extend(peers.rows(work, &question("opendp", "opendp_count", &arguments)));

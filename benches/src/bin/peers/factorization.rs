@@ -10,8 +10,8 @@ use dp_benches::shortest;
 use dp_linalg::{dense, norms};
 use dp_mechanisms::strategy::optimal::{Objective, Optimal, Options};
 use dp_mechanisms::strategy::toeplitz::{Core, ToeplitzStrategy};
-use dp_mechanisms::strategy::{Metric, RowNorms, Strategy, banded, blt, scaled_blt};
-use dp_mechanisms::{Participation, Workload, bounds, certificate, sensitivity};
+use dp_mechanisms::strategy::{RowNorms, Strategy, banded, blt, scaled_blt, unwatched};
+use dp_mechanisms::{Metric, Participation, Problem, Workload, bounds, certificate, sensitivity};
 use ndarray::Array2;
 
 use crate::cores;
@@ -172,11 +172,16 @@ impl Work<'_> {
         self.error(&strategy, metric)
     }
 
+    /// The running count over the steps.
+    fn problem(&self) -> dp_mechanisms::Result<Problem> {
+        Problem::new(Workload::count(), self.steps)
+    }
+
     fn dense(&self, seconds: u64) -> Result<Vec<Row>> {
         let work = self.name("any matrix");
         let build = || {
             let options = Options { tolerance: GAP, ..Options::default() };
-            Optimal::new(&Workload::count(), self.steps, &Objective::Mean, options, &mut |_, _| ())
+            Optimal::for_objective(&self.problem()?, &Objective::Mean, options, &mut unwatched)
         };
         let note = |optimal: &Optimal| {
             let certificate = optimal.certificate();
@@ -206,10 +211,10 @@ impl Work<'_> {
             Metric::Max => ("E∞", "max"),
         };
         let work = self.name(&format!("{buffers} buffers, {error}"));
-        let count = Workload::count();
-        let fit = || blt::fit(&count, self.steps, buffers, Participation::Single, metric);
-        let build = || ToeplitzStrategy::plain("blt", &count, self.steps, Core::Rational(fit()?));
-        let scaled = || scaled_blt::with_buffers(&count, self.steps, buffers, metric);
+        let problem = self.problem()?.with_metric(metric);
+        let fit = || blt::fit(&problem, buffers, &mut unwatched);
+        let build = || ToeplitzStrategy::plain("blt", problem.workload(), self.steps, Core::Rational(fit()?));
+        let scaled = || scaled_blt::with_buffers(&problem, buffers, &mut unwatched);
         let mut rows = vec![
             self.ours((&work, "blt"), metric, build, |_| "fitted".to_owned())?,
             self.ours((&work, "scaled-blt"), metric, scaled, |_| {
@@ -223,10 +228,11 @@ impl Work<'_> {
     }
 
     fn banded(&self, every_column: bool) -> Result<Vec<Row>> {
-        let bands = banded::default_bands(self.steps, Participation::Single);
+        let problem = self.problem()?;
+        let bands = banded::default_bands(&problem);
         let work = self.name(&format!("{bands} bands"));
         let (steps, bands) = (self.steps.to_string(), bands.to_string());
-        let build = || banded::banded(&Workload::count(), self.steps, Participation::Single, Metric::Mse);
+        let build = || banded::banded(&problem, &mut unwatched);
         let mut rows = vec![self.ours((&work, "Toeplitz"), Metric::Mse, build, |_| "fitted".to_owned())?];
         let normalized = || {
             let core = build()?.core().clone();
@@ -280,6 +286,7 @@ fn count_row_norms(strategy: &Array2<f64>) -> Result<RowNorms> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dp_mechanisms::Method;
     use indicatif::ProgressBar;
 
     fn check(evaluate: impl Fn(&Work<'_>, &Path) -> (f64, f64)) {
@@ -293,7 +300,7 @@ mod tests {
     #[test]
     fn a_matrix_from_a_file_has_the_error_of_its_strategy() {
         check(|work, folder| {
-            let strategy = scaled_blt::scaled_blt(&Workload::count(), work.steps, Metric::Mse).unwrap();
+            let strategy = scaled_blt::scaled_blt(&work.problem().unwrap(), &mut unwatched).unwrap();
             let matrix = strategy.materialize().unwrap().strategy;
             let path = folder.join("matrix.f64");
             let bytes: Vec<u8> = matrix.iter().flat_map(|value| value.to_le_bytes()).collect();
@@ -309,9 +316,8 @@ mod tests {
     fn coefficients_have_the_error_of_their_strategy() {
         for normalized in [false, true] {
             check(|work, _| {
-                let name = if normalized { "normalized-sqrt" } else { "sqrt" };
-                let (count, single) = (Workload::count(), Participation::Single);
-                let strategy = dp_mechanisms::strategy::build(name, &count, work.steps, single).unwrap();
+                let method = if normalized { Method::NormalizedSqrt } else { Method::Sqrt };
+                let strategy = method.build(&work.problem().unwrap()).unwrap();
                 let toeplitz = Some(dp_linalg::series::binomial(0.5, work.steps));
                 let reply = Reply { toeplitz, normalized, ..Reply::default() };
                 let (error, _) = work.evaluate(&reply, Metric::Mse).unwrap();

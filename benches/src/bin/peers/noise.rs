@@ -7,8 +7,8 @@ use anyhow::Result;
 use dp_benches::shortest;
 use dp_linalg::rational::Rational;
 use dp_mechanisms::strategy::toeplitz::{Core, ToeplitzStrategy};
-use dp_mechanisms::strategy::{Metric, banded, blt};
-use dp_mechanisms::{CorrelatedNoise, GaussianSource, Participation, Seed, Side, Workload};
+use dp_mechanisms::strategy::{banded, blt, unwatched};
+use dp_mechanisms::{CorrelatedNoise, GaussianSource, Problem, Seed, Side, Workload};
 
 use crate::cores;
 use crate::python::{Peers, Question};
@@ -22,11 +22,11 @@ const STEPS: usize = 8;
 const RUNS: usize = 5;
 
 pub(crate) fn compare(peers: &Peers, quick: bool) -> Result<Section> {
-    let (count, single) = (Workload::count(), Participation::Single);
-    let rational = blt::fit(&count, HORIZON, blt::default_buffers(HORIZON), single, Metric::Mse)?;
+    let problem = Problem::new(Workload::count(), HORIZON)?;
+    let rational = blt::fit(&problem, blt::default_buffers(HORIZON), &mut unwatched)?;
     let strategies = [
-        ToeplitzStrategy::plain("blt", &count, HORIZON, Core::Rational(rational))?,
-        banded::banded(&count, HORIZON, single, Metric::Mse)?,
+        ToeplitzStrategy::plain("blt", problem.workload(), HORIZON, Core::Rational(rational))?,
+        banded::banded(&problem, &mut unwatched)?,
     ];
     let mut rows = Vec::new();
     for dimension in if quick { [10_000, 100_000] } else { [100_000, 1_000_000] } {

@@ -6,7 +6,7 @@ use anyhow::Result;
 use dp_benches::chart::{self, Axis, Chart, Line};
 use dp_benches::growth::{self, Growth};
 use dp_benches::record::{self, Record};
-use dp_mechanisms::{Participation, Workload, bounds, strategy};
+use dp_mechanisms::{Method, Participation, Problem, Workload, bounds};
 
 /// An SVG document as a figure that follows the colours of the page.
 pub(crate) fn figure(svg: &str, caption: &str) -> String {
@@ -25,7 +25,7 @@ pub(crate) fn accuracy(quick: bool) -> Result<String> {
     let count = Workload::count();
     let mut horizons: Vec<usize> = (3..=if quick { 8 } else { 20 }).map(|exponent| 1 << exponent).collect();
     let error = |name: &str, steps: usize| -> Result<f64> {
-        let strategy = strategy::build(name, &count, steps, Participation::Single)?;
+        let strategy = name.parse::<Method>()?.build(&Problem::new(count.clone(), steps)?)?;
         Ok(strategy.sensitivity(Participation::Single)?.squared * strategy.row_norms()?.mean())
     };
     let mut lines = Vec::new();
@@ -51,7 +51,7 @@ pub(crate) fn accuracy(quick: bool) -> Result<String> {
     let steps = if quick { 64 } else { 512 };
     let mut lines = Vec::new();
     for name in ["binary-tree", "honaker-online", "honaker-full", "optimal"] {
-        let strategy = strategy::build(name, &count, steps, Participation::Single)?;
+        let strategy = name.parse::<Method>()?.build(&Problem::new(count.clone(), steps)?)?;
         let squared = strategy.sensitivity(Participation::Single)?.squared;
         let rows = strategy.row_norms()?;
         let points = rows.iter().zip(1..).map(|(row, t)| (f64::from(t), squared * row)).collect();

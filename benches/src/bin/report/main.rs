@@ -14,7 +14,8 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use dp_benches::record::{self, Record};
 use dp_mechanisms::Workload;
-use dp_mechanisms::planner::{self, Metric, Report, Request};
+use dp_mechanisms::planner::{self, Report, Request};
+use dp_mechanisms::{Metric, Problem};
 use indicatif::ProgressBar;
 use pulldown_cmark::{Options, Parser as Markdown, html};
 
@@ -168,8 +169,8 @@ fn plans(quick: bool) -> Result<Vec<Report>> {
         let workload: Workload = text.parse()?;
         for &steps in horizons {
             for metric in [Metric::Mse, Metric::Max] {
-                let request =
-                    Request { metric, time: Duration::from_secs(3), ..Request::new(workload.clone(), steps) };
+                let problem = Problem::new(workload.clone(), steps)?.with_metric(metric);
+                let request = Request { time: Duration::from_secs(3), ..Request::new(problem) };
                 bar.inc(1);
                 plans
                     .push(planner::evaluate(&request).with_context(|| format!("{text} over {steps} steps"))?);

@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use dp_linalg::{norms, series};
-use dp_mechanisms::strategy::optimal::Optimal;
-use dp_mechanisms::{Participation, Strategy, Workload, strategy};
+use dp_mechanisms::strategy::{optimal::Optimal, unwatched};
+use dp_mechanisms::{Method, Participation, Problem, Strategy};
 
 /// An optimal factorization and the seconds that it took.
 pub(crate) type Solved = (Rc<Optimal>, f64);
@@ -28,7 +28,7 @@ impl Lab {
             return Ok(known.clone());
         }
         let start = Instant::now();
-        let optimal = Rc::new(Optimal::mean(&workload.parse()?, steps)?);
+        let optimal = Rc::new(Optimal::new(&Problem::new(workload.parse()?, steps)?, &mut unwatched)?);
         let solved = (optimal, start.elapsed().as_secs_f64());
         self.optimal.borrow_mut().insert(key, solved.clone());
         Ok(solved)
@@ -37,8 +37,7 @@ impl Lab {
 
 /// A strategy by its name.
 pub(crate) fn build(name: &str, workload: &str, steps: usize) -> Result<Arc<dyn Strategy>> {
-    let workload: Workload = workload.parse()?;
-    Ok(strategy::build(name, &workload, steps, Participation::Single)?)
+    Ok(name.parse::<Method>()?.build(&Problem::new(workload.parse()?, steps)?)?)
 }
 
 /// `Δ(C)²` for one participation.

@@ -1,10 +1,12 @@
 //! Denisov, McMahan, Rush, Smith, Thakurta: *Improved Differential Privacy for SGD via Optimal Private Linear Operators on
 //! Adaptive Streams*.
 
+use std::ops::ControlFlow;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
 use dp_linalg::{dense, norms};
+use dp_mechanisms::strategy::Progress;
 use dp_mechanisms::strategy::optimal::{Objective, Optimal, Options, solve};
 use dp_mechanisms::strategy::structured::{Shape, Structured};
 use dp_mechanisms::{Budget, Strategy, Workload, bounds, budget};
@@ -356,8 +358,12 @@ pub(crate) fn gap_against_time(steps: usize, options: Options) -> Result<Vec<(f6
     let matrix = Workload::count().materialize(steps)?;
     let start = Instant::now();
     let mut points = Vec::new();
-    solve(matrix.view(), &Objective::Mean, &vec![1.0; steps], options, &mut |_, gap| {
-        points.push((start.elapsed().as_secs_f64(), gap));
-    })?;
+    let mut watch = |progress| {
+        if let Progress::Optimum { gap, .. } = progress {
+            points.push((start.elapsed().as_secs_f64(), gap));
+        }
+        ControlFlow::Continue(())
+    };
+    solve(matrix.view(), &Objective::Mean, &vec![1.0; steps], options, &mut watch)?;
     Ok(points)
 }

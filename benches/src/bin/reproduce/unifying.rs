@@ -4,9 +4,9 @@ use std::f64::consts::PI;
 
 use anyhow::Result;
 use dp_linalg::{bell, norms, series};
-use dp_mechanisms::bounds;
 use dp_mechanisms::budget::published;
-use dp_mechanisms::strategy::optimal::{Objective, Optimal, Options};
+use dp_mechanisms::strategy::{optimal::Optimal, unwatched};
+use dp_mechanisms::{Metric, Problem, bounds};
 use ndarray::s;
 
 use crate::almost_tight::certified;
@@ -41,8 +41,8 @@ fn factorization_norms() -> Vec<Row> {
         "γ_2 for f(n) = 1/n over two steps",
         equals_formula(2.0 / (4.0 - 0.25_f64).sqrt(), 1e-6),
         |_| {
-            let workload = "poly:1".parse()?;
-            let optimum = Optimal::new(&workload, 2, &Objective::Max, Options::default(), &mut |_, _| ())?;
+            let problem = Problem::new("poly:1".parse()?, 2)?.with_metric(Metric::Max);
+            let optimum = Optimal::new(&problem, &mut unwatched)?;
             Ok(optimum.certificate().error.sqrt())
         },
     )];

@@ -92,7 +92,7 @@ fn measure_all(quick: bool) -> Result<Vec<Growth>> {
         let mut costs = Vec::new();
         for &size in &sizes {
             bar.set_message(format!("{quantity}, {strategy}, {size}"));
-            let task = serde_json::to_string(&Task { quantity, strategy: strategy.to_owned(), size })?;
+            let task = serde_json::to_string(&Task { quantity, strategy: strategy.to_string(), size })?;
             let output = Command::new(&program).args(["--task", &task]).output()?;
             if !output.status.success() {
                 bail!(
@@ -103,7 +103,7 @@ fn measure_all(quick: bool) -> Result<Vec<Growth>> {
             costs.push(serde_json::from_slice(&output.stdout).context("a measurement is not understood")?);
             bar.inc(1);
         }
-        growths.push(Growth::new(quantity, strategy, sizes, costs));
+        growths.push(Growth::new(quantity, strategy.name(), sizes, costs));
     }
     bar.finish_and_clear();
     Ok(growths)
@@ -117,7 +117,7 @@ mod tests {
     fn every_quantity_is_measured_at_a_small_size() {
         for (quantity, strategy, sizes) in work::plans(true) {
             let size = *sizes.first().unwrap();
-            let cost = work::measure(&Task { quantity, strategy: strategy.to_owned(), size }).unwrap();
+            let cost = work::measure(&Task { quantity, strategy: strategy.to_string(), size }).unwrap();
             assert!(cost.seconds > 0.0, "{quantity} {strategy}");
         }
     }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use dp_benches::growth::{Cost, Quantity};
 use dp_mechanisms::{
-    Budget, CorrelatedNoise, Footprint, GaussianSource, Mechanism, Participation, Plan, Relation, Seed, Side,
-    Workload, strategy,
+    Budget, CorrelatedNoise, Footprint, GaussianSource, Mechanism, Method, Participation, Plan, Problem,
+    Relation, Seed, Side, Workload,
 };
 use serde::{Deserialize, Serialize};
 
@@ -23,27 +23,35 @@ pub(crate) struct Task {
 const HORIZON: usize = 2048;
 
 /// The strategies whose memory does not grow with the horizon, or only with its logarithm.
-const STREAMED: [&str; 5] = ["identity", "binary-tree", "honaker-online", "blt", "scaled-blt"];
+const STREAMED: [Method; 5] =
+    [Method::Identity, Method::BinaryTree, Method::HonakerOnline, Method::Blt, Method::ScaledBlt];
 
 /// What is measured, by quantity, strategy and sizes.
-pub(crate) fn plans(quick: bool) -> Vec<(Quantity, &'static str, Vec<usize>)> {
+pub(crate) fn plans(quick: bool) -> Vec<(Quantity, Method, Vec<usize>)> {
     let powers = |from: u32, to: u32, step: usize| -> Vec<usize> {
         (from..=to).step_by(step).map(|exponent| 1 << exponent).collect()
     };
     let tens = |to: u32| -> Vec<usize> { (0..=to).map(|exponent| 10_usize.pow(exponent)).collect() };
     let (longest, widest) = if quick { (16, 4) } else { (24, 7) };
     let mut plans = Vec::new();
-    for name in ["sqrt", "scaled-blt", "blt", "scaled-sqrt", "honaker-online", "binary-tree"] {
+    for method in [
+        Method::Sqrt,
+        Method::ScaledBlt,
+        Method::Blt,
+        Method::ScaledSqrt,
+        Method::HonakerOnline,
+        Method::BinaryTree,
+    ] {
         // What the planner itself would refuse to try is not offered at that size either.
-        let fits = |size: &usize| *size <= strategy::practical_limit(name, Participation::Single);
+        let fits = |size: &usize| *size <= method.practical_limit(Participation::Single);
         let sizes: Vec<usize> = powers(10, longest, 2).into_iter().filter(fits).collect();
         for quantity in [Quantity::Planning, Quantity::Noise, Quantity::Release] {
-            plans.push((quantity, name, sizes.clone()));
+            plans.push((quantity, method, sizes.clone()));
         }
     }
-    for name in STREAMED {
-        plans.push((Quantity::NoiseStep, name, tens(widest)));
-        plans.push((Quantity::ReleaseStep, name, tens(widest)));
+    for method in STREAMED {
+        plans.push((Quantity::NoiseStep, method, tens(widest)));
+        plans.push((Quantity::ReleaseStep, method, tens(widest)));
     }
     plans.sort_by_key(|(quantity, _, _)| *quantity as usize);
     plans
@@ -57,7 +65,7 @@ pub(crate) fn measure(task: &Task) -> Result<Cost> {
     };
     let count = Workload::count();
     let plan = || -> Result<Plan> {
-        let strategy = strategy::build(&task.strategy, &count, steps, Participation::Single)?;
+        let strategy = task.strategy.parse::<Method>()?.build(&Problem::new(count.clone(), steps)?)?;
         // Vectors of norm at most 1: a scalar in [-1, 1], or a clipped sum.
         let footprint = Footprint::ball(1.0, Relation::ZeroOut, Participation::Single)?;
         Ok(Plan::new(strategy, footprint, Budget::approximate(1.0, 1e-6)?)?)

@@ -18,9 +18,9 @@ use super::pairs::{EdgeUpdate, VertexPairs};
 /// # Example
 /// ```
 /// use dp_apps::graph::{CutEncoding, EdgeUpdate};
-/// use dp_mechanisms::{Budget, Mechanism, Participation, Plan, Relation, Workload, strategy};
+/// use dp_mechanisms::{Budget, Mechanism, Method, Plan, Problem, Relation, Workload};
 /// let encoding = CutEncoding::signed(5)?;
-/// let strategy = strategy::build("sqrt", &Workload::count(), 10, Participation::Single)?;
+/// let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), 10)?)?;
 /// let plan = Plan::new(strategy, encoding.footprint(Relation::ZeroOut)?, Budget::zero_concentrated(0.5)?)?;
 /// let mut mechanism = Mechanism::new(plan, encoding.dimension())?;
 /// let (mut input, mut weights) = (vec![0.0; 10], vec![0.0; 10]);

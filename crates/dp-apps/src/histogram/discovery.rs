@@ -58,8 +58,8 @@ pub struct Found {
 /// # Example
 /// ```
 /// use dp_apps::histogram::{Change, Rules, discovery::Discovery};
-/// use dp_mechanisms::{Budget, Participation, Relation, Workload, strategy};
-/// let strategy = strategy::build("sqrt", &Workload::count(), 30, Participation::Single)?;
+/// use dp_mechanisms::{Budget, Method, Problem, Relation, Workload};
+/// let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), 30)?)?;
 /// let budget = Budget::approximate(1.0, 5e-7)?;
 /// let mut words = Discovery::new(Rules::one_item(Relation::ZeroOut), strategy, budget, 5e-7)?;
 /// words.push(&[vec![Change::Insert("rust".to_owned())]])?;
@@ -331,7 +331,7 @@ pub(crate) fn upper_quantile(probability: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use dp_mechanisms::{Participation, Workload, strategy};
+    use dp_mechanisms::{Method, Participation, Problem, Workload};
 
     use super::*;
 
@@ -349,7 +349,9 @@ mod tests {
     }
 
     fn start(rules: Rules, steps: usize, delta: f64, seed: u64) -> Discovery {
-        let strategy = strategy::build("sqrt", &Workload::count(), steps, rules.participation).unwrap();
+        let strategy = Method::Sqrt
+            .build(&Problem::new(Workload::count(), steps).unwrap().with_participation(rules.participation))
+            .unwrap();
         let budget = Budget::approximate(1.0, 1e-6).unwrap();
         Discovery::reproducible(rules, strategy, budget, delta, Seed::reproducible(seed)).unwrap()
     }
@@ -384,7 +386,9 @@ mod tests {
     fn a_lone_key_is_shown_with_probability_at_most_the_threshold_delta() {
         let (delta, streams) = (0.05, 4000);
         let rules = Rules::one_item(Relation::ZeroOut);
-        let strategy = strategy::build("sqrt", &Workload::count(), 4, rules.participation).unwrap();
+        let strategy = Method::Sqrt
+            .build(&Problem::new(Workload::count(), 4).unwrap().with_participation(rules.participation))
+            .unwrap();
         let budget = Budget::approximate(1.0, 1e-6).unwrap();
         let rate = |change: fn(&mut Discovery)| {
             let mut shown = 0;
@@ -431,7 +435,9 @@ mod tests {
     #[test]
     fn resuming_at_every_step_equals_never_stopping() {
         let rules = Rules { items: 2, ..Rules::one_item(Relation::ZeroOut) };
-        let strategy = strategy::build("sqrt", &Workload::count(), 12, rules.participation).unwrap();
+        let strategy = Method::Sqrt
+            .build(&Problem::new(Workload::count(), 12).unwrap().with_participation(rules.participation))
+            .unwrap();
         let budget = Budget::gaussian(5.0).unwrap();
         let resume = |rules, delta, snapshot: &Snapshot| {
             Discovery::resume(rules, strategy.clone(), budget, delta, snapshot)
@@ -479,7 +485,7 @@ mod tests {
         assert!(!format!("{keys:?}").contains("never seen"));
         keys.push(&[]).unwrap();
         assert!(keys.push(&[]).is_err());
-        let strategy = strategy::build("sqrt", &Workload::count(), 2, Participation::Single).unwrap();
+        let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), 2).unwrap()).unwrap();
         for bad in [0.0, 1.0, f64::NAN] {
             let rules = Rules::one_item(Relation::ZeroOut);
             assert!(Discovery::new(rules, strategy.clone(), Budget::gaussian(1.0).unwrap(), bad).is_err());

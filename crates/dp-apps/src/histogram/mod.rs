@@ -188,9 +188,9 @@ impl Universe {
 /// ```
 /// use dp_apps::Counts;
 /// use dp_apps::histogram::{Change, Histogram, Rules, Universe};
-/// use dp_mechanisms::{Budget, Participation, Relation, Workload, strategy};
+/// use dp_mechanisms::{Budget, Method, Problem, Relation, Workload};
 /// let encoding = Histogram::new(Universe::integers(0, 1_000_000)?, Rules::one_item(Relation::ZeroOut))?;
-/// let strategy = strategy::build("sqrt", &Workload::count(), 365, Participation::Single)?;
+/// let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), 365)?)?;
 /// let mut counts = Counts::new(encoding, strategy, Budget::approximate(1.0, 1e-6)?)?;
 /// counts.push(&[vec![Change::Insert(31_337)], vec![Change::Insert(42)]])?;
 /// println!("{:?}", counts.count("31337")?);

@@ -28,10 +28,10 @@ use crate::error::{Error, Result};
 /// ```
 /// use dp_apps::substrings::dictionary::Dictionary;
 /// use dp_apps::{Counts, Encoding};
-/// use dp_mechanisms::{Budget, Participation, Relation, Workload, strategy};
+/// use dp_mechanisms::{Budget, Method, Problem, Relation, Workload};
 /// let words = ["GATTACA", "TATA"].map(String::from);
 /// let dictionary = Dictionary::new(words, Relation::Replace)?;
-/// let strategy = strategy::build("sqrt", &Workload::count(), 1000, Participation::Single)?;
+/// let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), 1000)?)?;
 /// let mut counts = Counts::new(dictionary, strategy, Budget::approximate(1.0, 1e-6)?)?;
 /// counts.push(&Some('T'))?;
 /// println!("{:?}", counts.count("TATA")?);

@@ -1,7 +1,7 @@
 //! Cuts: sensitivity of the encoding, distribution of the answers, and the stated bounds.
 
 use dp_apps::graph::{CutEncoding, EdgeUpdate, GraphError, karate_club};
-use dp_mechanisms::{Budget, Mechanism, Participation, Plan, Relation, Seed, Workload, strategy};
+use dp_mechanisms::{Budget, Mechanism, Method, Plan, Problem, Relation, Seed, Workload};
 use petgraph::visit::EdgeRef;
 
 use crate::small_worlds::Worst;
@@ -66,7 +66,7 @@ fn one_update_changes_what_the_footprint_says() {
 }
 
 fn plan(encoding: &CutEncoding, steps: usize) -> Plan {
-    let strategy = strategy::build("sqrt", &Workload::count(), steps, Participation::Single).unwrap();
+    let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), steps).unwrap()).unwrap();
     let footprint = encoding.footprint(Relation::ZeroOut).unwrap();
     Plan::new(strategy, footprint, Budget::gaussian(1.0).unwrap()).unwrap()
 }

@@ -1,6 +1,6 @@
 //! Exact sensitivities of small streams, through the matrices of strategies.
 
-use dp_mechanisms::{Participation, Workload, strategy};
+use dp_mechanisms::{Method, Problem, Workload};
 use ndarray::Array2;
 
 /// The strategies that sensitivities are measured through. The identity has orthogonal columns, the others do not.
@@ -8,7 +8,8 @@ pub(crate) const STRATEGIES: [&str; 3] = ["sqrt", "binary-tree", "identity"];
 
 /// The Gram matrix of a strategy for the count, divided by its longest squared column: sensitivities come out per Δ_1.
 pub(crate) fn gram(name: &str, steps: usize) -> Array2<f64> {
-    let strategy = strategy::build(name, &Workload::count(), steps, Participation::Single).unwrap();
+    let strategy =
+        name.parse::<Method>().unwrap().build(&Problem::new(Workload::count(), steps).unwrap()).unwrap();
     let matrix = strategy.materialize().unwrap().strategy;
     let gram = matrix.t().dot(&matrix);
     let longest = gram.diag().iter().copied().fold(0.0, f64::max);

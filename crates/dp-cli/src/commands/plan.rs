@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use clap::{Args, ValueEnum};
 use dp_mechanisms::Participation;
-use dp_mechanisms::planner::{self, Report, Request};
+use dp_mechanisms::planner::{Report, Request};
 use serde_json::{Value, json};
 
 use crate::arguments::{self, BudgetArguments};
@@ -58,17 +58,18 @@ enum Metric {
 impl Plan {
     pub(crate) fn run(&self) -> Result<()> {
         let mu = self.budget.optional()?.map(|budget| budget.mu());
+        let metric = match self.metric {
+            Metric::Mse => dp_mechanisms::Metric::Mse,
+            Metric::Max => dp_mechanisms::Metric::Max,
+        };
+        let workload = arguments::workload(&self.workload)?;
+        let problem = arguments::problem(&workload, self.steps, self.participation)?.with_metric(metric);
         let report = arguments::evaluate(&Request {
-            strategy: self.strategy.clone(),
-            metric: match self.metric {
-                Metric::Mse => planner::Metric::Mse,
-                Metric::Max => planner::Metric::Max,
-            },
-            participation: self.participation,
+            problem,
+            method: self.strategy.as_deref().map(arguments::method).transpose()?,
             dimension: self.dimension,
             memory: self.memory,
             time: Duration::from_secs(self.time),
-            ..Request::new(arguments::workload(&self.workload)?, self.steps)
         })?;
         if self.json { output::json(&document(&report, mu)?) } else { print(&report, mu) }
     }

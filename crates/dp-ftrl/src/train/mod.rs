@@ -61,7 +61,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use dp_mechanisms::noise::UnitNoise;
-use dp_mechanisms::{Budget, GaussianSource, Plan, Relation, Seed, StateFile, Strategy, Workload, strategy};
+use dp_mechanisms::{
+    Budget, GaussianSource, Method, Plan, Problem, Relation, Seed, StateFile, Strategy, Workload,
+};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
@@ -121,11 +123,11 @@ pub struct Privacy {
 /// use dp_ftrl::data::digits;
 /// use dp_ftrl::model::Network;
 /// use dp_ftrl::train::{Aim, Privacy, Settings, Trainer};
-/// use dp_mechanisms::{Budget, Relation};
+/// use dp_mechanisms::{Budget, Method, Relation};
 /// let (train, test) = digits()?;
 /// let settings = Settings { epochs: 1, batch: 60, rate: 0.5, momentum: 0.5, clip: 1.0, order: 1 };
 /// let trainer = Trainer::new(Network::logistic(64, 10)?, &train, settings)?;
-/// let strategy = trainer.strategy("sqrt", Aim::Sums)?;
+/// let strategy = trainer.strategy(Method::Sqrt, Aim::Sums)?;
 /// let privacy = Privacy { strategy, relation: Relation::ZeroOut, budget: Budget::approximate(8.0, 1e-5)? };
 /// let mut training = trainer.start(&privacy)?;
 /// training.run(&test)?;
@@ -236,13 +238,13 @@ impl<'a> Trainer<'a> {
         }
     }
 
-    /// A strategy by name, built for the number of steps, the participation, and what its noise is meant to cancel in.
+    /// A strategy, built for the number of steps, the participation, and what its noise is meant to cancel in.
     ///
     /// # Errors
-    /// An unknown name, or a workload that the strategy does not serve.
-    pub fn strategy(&self, name: &str, aim: Aim) -> Result<Arc<dyn Strategy>> {
-        let (steps, participation) = (self.batches.steps(), self.batches.participation());
-        Ok(strategy::build(name, &self.workload(aim)?, steps, participation)?)
+    /// A workload that the strategy does not serve.
+    pub fn strategy(&self, method: Method, aim: Aim) -> Result<Arc<dyn Strategy>> {
+        let problem = Problem::new(self.workload(aim)?, self.batches.steps())?;
+        Ok(method.build(&problem.with_participation(self.batches.participation()))?)
     }
 
     /// Private training, with secret noise from the operating system.

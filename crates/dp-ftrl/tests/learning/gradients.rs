@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use dp_ftrl::{ClippedSum, Clipping, DurableGradients, Error, PrivateGradients, gradients};
 use dp_mechanisms::{
-    Budget, CorrelatedNoise, GaussianSource, Participation, Plan, Relation, Seed, Side, StateFile, Strategy,
-    Workload, strategy,
+    Budget, CorrelatedNoise, GaussianSource, Method, Participation, Plan, Problem, Relation, Seed, Side,
+    StateFile, Strategy, Workload,
 };
 
 const STEPS: usize = 7;
 
 fn build(name: &str, steps: usize, participation: Participation) -> Arc<dyn Strategy> {
-    strategy::build(name, &Workload::count(), steps, participation).unwrap()
+    let problem = Problem::new(Workload::count(), steps).unwrap().with_participation(participation);
+    name.parse::<Method>().unwrap().build(&problem).unwrap()
 }
 
 fn budget() -> Budget {
@@ -49,7 +50,7 @@ fn finish_batch(gradients: &mut PrivateGradients, step: usize) -> [f64; 3] {
 #[test]
 fn a_release_is_the_clipped_sum_plus_the_noise_of_the_strategy() {
     let clipping = Clipping::per_layer(&[1, 2], &[0.5, 1.0]).unwrap();
-    for name in strategy::NAMES {
+    for name in Method::ALL.iter().map(|method| method.name()) {
         let mut gradients = start(name, &clipping, 3, 5);
         let source = Box::new(GaussianSource::new(Seed::reproducible(5), 3));
         let plan = gradients.plan().clone();
@@ -117,7 +118,7 @@ fn errors_leave_everything_as_it_was() {
 #[test]
 fn a_resumed_run_equals_the_uninterrupted_one_bit_for_bit() {
     let clipping = Clipping::flat(0.9).unwrap();
-    for name in strategy::NAMES {
+    for name in Method::ALL.iter().map(|method| method.name()) {
         let mut whole = start(name, &clipping, 3, 9);
         let expected: Vec<[f64; 3]> = (0..STEPS).map(|step| finish_batch(&mut whole, step)).collect();
         let mut running = start(name, &clipping, 3, 9);

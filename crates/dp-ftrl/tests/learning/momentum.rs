@@ -1,7 +1,7 @@
 //! Momentum inside the workload and momentum as post-processing.
 
 use dp_ftrl::{Clipping, PrivateGradients, Rates, Sgd, iterates};
-use dp_mechanisms::{Budget, Mechanism, Participation, Relation, Seed, Workload, strategy};
+use dp_mechanisms::{Budget, Mechanism, Method, Participation, Problem, Relation, Seed, Workload};
 
 use crate::examples::momentum_errors::{MOMENTA, PREFIX_SUM_STRATEGIES, errors};
 
@@ -40,8 +40,9 @@ fn momentum_in_the_workload_equals_momentum_after_the_noise() {
             let optimizer = || Sgd::new(2, momentum, rates.clone()).unwrap();
             let workload = optimizer().workload(steps).unwrap();
             let mut covered = 0;
-            for name in strategy::NAMES {
-                let Ok(strategy) = strategy::build(name, &workload, steps, single) else { continue };
+            let problem = Problem::new(workload.clone(), steps).unwrap();
+            for method in Method::ALL {
+                let Ok(strategy) = method.build(&problem) else { continue };
                 covered += 1;
                 let (clipping, seed) = (Clipping::flat(1.0).unwrap(), Seed::reproducible(3));
                 let mut gradients = PrivateGradients::reproducible(
@@ -63,7 +64,7 @@ fn momentum_in_the_workload_equals_momentum_after_the_noise() {
                     for (one, other) in iterate.iter().zip(release) {
                         assert!(
                             (one + other).abs() < 1e-9 * plan.sigma(),
-                            "{name}, β = {momentum}, {rates:?}, step {step}: {one} and {other}"
+                            "{method}, β = {momentum}, {rates:?}, step {step}: {one} and {other}"
                         );
                     }
                 }
@@ -81,7 +82,8 @@ fn the_error_of_iterates_is_that_of_their_workload() {
         (Workload::momentum(0.9, &[1.0, 0.5, 0.25, 0.1]).unwrap(), &["optimal", "identity"]),
     ] {
         for name in names {
-            let strategy = strategy::build(name, &workload, 40, Participation::Single).unwrap();
+            let strategy =
+                name.parse::<Method>().unwrap().build(&Problem::new(workload.clone(), 40).unwrap()).unwrap();
             let rows = iterates::squared_row_norms(strategy.as_ref(), &workload).unwrap();
             let expected = strategy.row_norms().unwrap();
             for (row, expected) in rows.iter().zip(expected.iter()) {
@@ -90,7 +92,7 @@ fn the_error_of_iterates_is_that_of_their_workload() {
         }
     }
     // By hand: independent noise under β = ½ and two steps has M = [1 0; 3/2 1], so (1 + 9/4 + 1)/2.
-    let identity = strategy::build("identity", &Workload::count(), 2, Participation::Single).unwrap();
+    let identity = Method::Identity.build(&Problem::new(Workload::count(), 2).unwrap()).unwrap();
     let half = Workload::momentum(0.5, &[1.0]).unwrap();
     let error = iterates::mean_squared_error(identity.as_ref(), &half, Participation::Single).unwrap();
     assert!((error - 4.25 / 2.0).abs() < 1e-12, "{error}");

@@ -1,7 +1,7 @@
 //! Measured regret against its bound.
 
 use dp_ftrl::{Clipping, Domain, Error, Regret, RegretBound, gradients};
-use dp_mechanisms::{Budget, Participation, Relation, Workload, strategy};
+use dp_mechanisms::{Budget, Method, Participation, Problem, Relation, Workload};
 
 use crate::examples::online_regret::play;
 
@@ -26,7 +26,7 @@ fn measured_regret_stays_below_the_bound_and_too_much_noise_does_not() {
 fn the_bound_is_what_its_formula_says() {
     // Independent noise over 3 steps: b_t has t ones, ‖b_1‖ + ‖b_2‖ = 1 + √2, and Δ = 1, so σ = κ/μ = 2/0.5 = 4.
     let single = Participation::Single;
-    let strategy = strategy::build("identity", &Workload::count(), 3, single).unwrap();
+    let strategy = Method::Identity.build(&Problem::new(Workload::count(), 3).unwrap()).unwrap();
     let clipping = Clipping::flat(2.0).unwrap();
     let budget = Budget::gaussian(0.5).unwrap();
     let plan = gradients::plan(strategy, &clipping, Relation::ZeroOut, single, budget).unwrap();
@@ -42,7 +42,7 @@ fn the_bound_is_what_its_formula_says() {
         RegretBound::new(&plan, f64::NAN, 9, 5.0).is_err() && RegretBound::new(&plan, 2.0, 0, 5.0).is_err()
     );
     let momentum = Workload::momentum(0.9, &[1.0]).unwrap();
-    let other = strategy::build("identity", &momentum, 3, single).unwrap();
+    let other = Method::Identity.build(&Problem::new(momentum.clone(), 3).unwrap()).unwrap();
     let other = gradients::plan(other, &clipping, Relation::ZeroOut, single, budget).unwrap();
     assert!(matches!(RegretBound::new(&other, 2.0, 9, 5.0), Err(Error::Workload { .. })));
 }

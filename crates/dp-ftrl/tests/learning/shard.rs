@@ -1,7 +1,7 @@
 //! Shards of a large model: together they are the one mechanism, however the model is cut.
 
 use dp_ftrl::{Clipping, Error, GradientShard, PrivateGradients, gradients};
-use dp_mechanisms::{Budget, Participation, Plan, Relation, Seed, Workload, strategy};
+use dp_mechanisms::{Budget, Method, Participation, Plan, Problem, Relation, Seed, Workload};
 
 const STEPS: usize = 9;
 /// More than two tiles of noise, and not a multiple of one.
@@ -9,7 +9,8 @@ const DIMENSION: usize = 9001;
 const SECRET: [u8; 32] = [11; 32];
 
 fn plan(name: &str) -> Plan {
-    let strategy = strategy::build(name, &Workload::count(), STEPS, Participation::Single).unwrap();
+    let strategy =
+        name.parse::<Method>().unwrap().build(&Problem::new(Workload::count(), STEPS).unwrap()).unwrap();
     let budget = Budget::approximate(1.0, 1e-6).unwrap();
     let clipping = Clipping::flat(1.0).unwrap();
     gradients::plan(strategy, &clipping, Relation::ZeroOut, Participation::Single, budget).unwrap()

@@ -17,7 +17,7 @@ fn logistic() -> Network {
 }
 
 fn privacy(trainer: &Trainer, name: &str, aim: Aim) -> Privacy {
-    let strategy = trainer.strategy(name, aim).unwrap();
+    let strategy = trainer.strategy(name.parse().unwrap(), aim).unwrap();
     Privacy { strategy, relation: Relation::ZeroOut, budget: Budget::approximate(4.0, 1e-5).unwrap() }
 }
 
@@ -217,7 +217,7 @@ fn comparisons_repeat_and_pair_their_runs() {
     let (train, test) = (few_digits(80), few_digits(40));
     let settings = Settings { batch: 8, ..SETTINGS };
     let trainer = Trainer::new(logistic(), &train, settings).unwrap();
-    let strategy = trainer.strategy("sqrt", Aim::Sums).unwrap();
+    let strategy = trainer.strategy("sqrt".parse().unwrap(), Aim::Sums).unwrap();
     let contestant = |name: &str, strategy| Contestant { name: name.to_owned(), strategy };
     let contestants = [contestant("none", None), contestant("sqrt", Some(strategy))];
     // So large a budget that the noise is gone.

@@ -304,7 +304,7 @@ fn climb(workload: &Workload, steps: usize, free_rows: bool) -> Result<Option<We
         weights = weights.map(|values| stretched(values, length));
         // Twice as many weights take longer to settle.
         if length <= OPTIMIZED / if free_rows { 8 } else { 1 } {
-            weights = optimize(&inverse, &weights);
+            weights = optimize(&inverse, &weights)?;
         }
     }
     Ok(Some(weights))
@@ -320,7 +320,7 @@ pub(crate) fn practical_limit(workload: &Workload) -> usize {
 
 /// Raises the bound by BFGS in the logarithms of the weights, scaled so that the curvature is about the same in every
 /// direction.
-fn optimize(inverse: &Inverse, start: &Weights) -> Weights {
+fn optimize(inverse: &Inverse, start: &Weights) -> Result<Weights> {
     let free_rows = start.rows.is_some();
     let relative = start.map(|values| {
         let total: f64 = values.iter().sum();
@@ -331,16 +331,16 @@ fn optimize(inverse: &Inverse, start: &Weights) -> Weights {
         let values: Vec<f64> = point.iter().zip(&scales).map(|(x, scale)| (x / scale).exp()).collect();
         Weights::of(&values, free_rows)
     };
-    let negative_logarithm = |point: &[f64], gradient: &mut [f64]| -> f64 {
+    let negative_logarithm = |point: &[f64], gradient: &mut [f64]| -> Result<f64> {
         let weights = at(point);
         if !weights.values().all(f64::is_normal) {
-            return f64::INFINITY;
+            return Ok(f64::INFINITY);
         }
         let scaled = weights.scale(inverse);
         let mut roots = scaled.inverse_root_diagonal();
         let nuclear: f64 = roots.iter().sum();
         if nuclear == 0.0 {
-            return f64::INFINITY;
+            return Ok(f64::INFINITY);
         }
         if free_rows {
             // The other root, of `LᵀL`, in reverse.
@@ -355,11 +355,11 @@ fn optimize(inverse: &Inverse, start: &Weights) -> Weights {
         {
             *slope = (share - root / nuclear) / scale;
         }
-        weights.total().ln() - 2.0 * nuclear.ln()
+        Ok(weights.total().ln() - 2.0 * nuclear.ln())
     };
     let from = start.values().zip(&scales).map(|(weight, scale)| weight.ln() * scale).collect();
     let options = Options { iterations: inverse.iterations(), relative_decrease: 1e-8, memory: 12 };
-    at(&minimize::lbfgs(negative_logarithm, from, options).point)
+    Ok(at(&minimize::lbfgs(negative_logarithm, from, options)?.point))
 }
 
 /// Weights of a short horizon for a long one: near both ends those of the same steps, between them read at the same relative
@@ -400,6 +400,8 @@ fn stretched(v: &[f64], length: usize) -> Vec<f64> {
 mod tests {
     use super::*;
     use crate::bounds::dual_certificate;
+    use crate::strategy::{optimal::Optimal, unwatched};
+    use crate::{Metric, Problem};
     use proptest::prelude::*;
 
     proptest! {
@@ -486,16 +488,9 @@ mod tests {
     #[test]
     fn the_bound_on_the_largest_error_reaches_the_optimum() {
         for (text, steps) in [("count", 1), ("count", 200), ("exp:1.05", 150), ("momentum:0.5", 100)] {
-            let workload: Workload = text.parse().unwrap();
-            let bound = banded_max_bound(&workload, steps).unwrap().unwrap();
-            let optimum = crate::strategy::optimal::Optimal::new(
-                &workload,
-                steps,
-                &crate::strategy::optimal::Objective::Max,
-                crate::strategy::optimal::Options::default(),
-                &mut |_, _| (),
-            )
-            .unwrap();
+            let problem = Problem::new(text.parse().unwrap(), steps).unwrap().with_metric(Metric::Max);
+            let bound = banded_max_bound(problem.workload(), steps).unwrap().unwrap();
+            let optimum = Optimal::new(&problem, &mut unwatched).unwrap();
             let ratio = bound / optimum.certificate().error;
             assert!((1.0 - 1e-4..1.0 + 1e-9).contains(&ratio), "{text} at {steps}: {ratio}");
         }

@@ -33,8 +33,8 @@ use crate::snapshot::Snapshot;
 /// # Example
 /// ```
 /// use dp_mechanisms::exact::{ExactBudget, ExactMechanism, ExactPlan};
-/// use dp_mechanisms::{Footprint, Participation, Relation, Workload, strategy};
-/// let strategy = strategy::build("binary-tree", &Workload::count(), 3, Participation::Single)?;
+/// use dp_mechanisms::{Footprint, Method, Participation, Problem, Relation, Workload};
+/// let strategy = Method::BinaryTree.build(&Problem::new(Workload::count(), 3)?)?;
 /// let footprint = Footprint::scalar(0.0, 1.0, Relation::ZeroOut, Participation::Single)?;
 /// let plan = ExactPlan::new(&strategy, footprint, 1, 1.0, ExactBudget::pure(1.0)?)?;
 /// let mut mechanism = ExactMechanism::new(plan)?;

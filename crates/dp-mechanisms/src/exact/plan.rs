@@ -25,8 +25,8 @@ use crate::strategy::{RowNorms, Strategy};
 /// # Example
 /// ```
 /// use dp_mechanisms::exact::{ExactBudget, ExactPlan};
-/// use dp_mechanisms::{Footprint, Participation, Relation, Workload, strategy};
-/// let strategy = strategy::build("sqrt", &Workload::count(), 365, Participation::Single)?;
+/// use dp_mechanisms::{Footprint, Method, Participation, Problem, Relation, Workload};
+/// let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), 365)?)?;
 /// let footprint = Footprint::scalar(0.0, 1.0, Relation::ZeroOut, Participation::Single)?;
 /// let budget = ExactBudget::Approximate { epsilon: 1.0, delta: 1e-6 };
 /// let plan = ExactPlan::new(&strategy, footprint, 1, 1.0, budget)?;

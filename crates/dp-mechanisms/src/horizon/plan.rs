@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::budget::Budget;
 use crate::error::{Error, Result, check_count};
 use crate::plan::Plan;
+use crate::problem::Problem;
 use crate::sensitivity::{Footprint, Participation, Term};
-use crate::strategy;
+use crate::strategy::Method;
 use crate::workload::{Kind, Workload};
 
 /// How a stream of unknown length is released: epochs of `n0, 2·n0, 4·n0, …` steps, each with its own strategy.
@@ -33,7 +34,7 @@ pub struct DoublingPlan(Arc<Parts>);
 
 struct Parts {
     workload: Workload,
-    strategy: String,
+    method: Method,
     footprint: Footprint,
     budget: Budget,
     first_epoch: usize,
@@ -59,13 +60,13 @@ impl Epoch {
 impl DoublingPlan {
     /// A plan whose first epoch is calibrated.
     ///
-    /// `strategy` is a name of [`strategy::build`]; `first_epoch` the number of steps of the first epoch.
+    /// Every epoch gets a strategy of the method; the first has `first_epoch` steps.
     ///
     /// # Errors
     /// A first epoch of zero, a footprint whose terms differ in their participation, or what strategy and plan refuse.
     pub fn new(
         workload: &Workload,
-        strategy: &str,
+        method: Method,
         footprint: Footprint,
         budget: Budget,
         first_epoch: usize,
@@ -73,7 +74,7 @@ impl DoublingPlan {
         check_count("first epoch", first_epoch)?;
         let plan = Self(Arc::new(Parts {
             workload: workload.clone(),
-            strategy: strategy.to_owned(),
+            method,
             footprint,
             budget,
             first_epoch,
@@ -125,7 +126,7 @@ impl DoublingPlan {
                 .filter(|length| length.checked_add(start).is_some())
                 .ok_or(Error::HorizonReached { horizon: start })?;
             let plan =
-                plan_epoch(&parts.workload, &parts.strategy, &parts.footprint, &parts.budget, start, length)?;
+                plan_epoch(&parts.workload, parts.method, &parts.footprint, &parts.budget, start, length)?;
             epochs.push(Arc::new(Epoch { start, plan }));
         }
         Ok(Arc::clone(&epochs[index]))
@@ -162,8 +163,8 @@ impl DoublingPlan {
         let unknown = self.standard_deviation(step)?;
         let parts = &self.0;
         let participation = common_participation(&parts.footprint)?;
-        let strategy = strategy::build(&parts.strategy, &parts.workload, step, participation)?;
-        let known = Plan::new(strategy, parts.footprint.clone(), parts.budget)?;
+        let problem = Problem::new(parts.workload.clone(), step)?.with_participation(participation);
+        let known = Plan::new(parts.method.build(&problem)?, parts.footprint.clone(), parts.budget)?;
         Ok(unknown / known.standard_deviation(step).unwrap_or(f64::NAN))
     }
 
@@ -206,11 +207,11 @@ impl DoublingPlan {
 
 impl fmt::Debug for DoublingPlan {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Parts { workload, strategy, footprint, budget, first_epoch, epochs: _ } = self.0.as_ref();
+        let Parts { workload, method, footprint, budget, first_epoch, epochs: _ } = self.0.as_ref();
         formatter
             .debug_struct("DoublingPlan")
             .field("workload", workload)
-            .field("strategy", strategy)
+            .field("method", method)
             .field("footprint", footprint)
             .field("budget", budget)
             .field("first_epoch", first_epoch)
@@ -244,14 +245,15 @@ fn common_participation(footprint: &Footprint) -> Result<Participation> {
 /// Calibrates an epoch so that m of a person's k steps use at most the fraction m/k of the budget (of μ²).
 fn plan_epoch(
     workload: &Workload,
-    name: &str,
+    method: Method,
     footprint: &Footprint,
     budget: &Budget,
     start: usize,
     length: usize,
 ) -> Result<Plan> {
     let participation = common_participation(footprint)?;
-    let strategy = strategy::build(name, &epoch_workload(workload, start)?, length, participation)?;
+    let problem = Problem::new(epoch_workload(workload, start)?, length)?.with_participation(participation);
+    let strategy = method.build(&problem)?;
     let (times, separation) = match participation {
         Participation::Single => (1, 1),
         Participation::Repeated { times, separation } => (times, separation),

@@ -3,11 +3,12 @@
 use super::*;
 use crate::budget::Budget;
 use crate::sensitivity::{Footprint, Participation, Relation, Term};
-use crate::strategy;
+use crate::{Method, Problem};
 
 fn plan(workload: &Workload, strategy: &str, participation: Participation, first: usize) -> DoublingPlan {
     let footprint = Footprint::scalar(-1.0, 1.0, Relation::ZeroOut, participation).unwrap();
-    DoublingPlan::new(workload, strategy, footprint, Budget::gaussian(0.7).unwrap(), first).unwrap()
+    DoublingPlan::new(workload, strategy.parse().unwrap(), footprint, Budget::gaussian(0.7).unwrap(), first)
+        .unwrap()
 }
 
 fn mechanism(
@@ -48,7 +49,7 @@ fn the_statistic_is_exact_through_every_epoch() {
         let footprint = || Footprint::scalar(-1.0, 1.0, Relation::ZeroOut, Participation::Single).unwrap();
         let mut releases = [1.0, 2.0].map(|mu| {
             let budget = Budget::gaussian(mu).unwrap();
-            let plan = DoublingPlan::new(&workload, "identity", footprint(), budget, 3).unwrap();
+            let plan = DoublingPlan::new(&workload, Method::Identity, footprint(), budget, 3).unwrap();
             let mut mechanism = DoublingMechanism::reproducible(plan, 1, Seed::reproducible(9)).unwrap();
             run(&mut mechanism, 40)
         });
@@ -67,7 +68,8 @@ fn standard_deviations_equal_those_of_the_matrices() {
     for workload in workloads() {
         for strategy in ["identity", "output", "sqrt", "binary-tree"] {
             // Trees and roots exist for some workloads only.
-            if strategy::build(strategy, &workload, 3, Participation::Single).is_err() {
+            if strategy.parse::<Method>().unwrap().build(&Problem::new(workload.clone(), 3).unwrap()).is_err()
+            {
                 continue;
             }
             let plan = plan(&workload, strategy, Participation::Single, 3);
@@ -173,7 +175,7 @@ fn constructors_refuse_what_makes_no_sense() {
         let footprint = Footprint::encoded(terms, Relation::ZeroOut).unwrap();
         let budget = Budget::gaussian(1.0).unwrap();
         DoublingMechanism::new(
-            DoublingPlan::new(&Workload::count(), "identity", footprint, budget, first)?,
+            DoublingPlan::new(&Workload::count(), Method::Identity, footprint, budget, first)?,
             dimension,
         )
     };

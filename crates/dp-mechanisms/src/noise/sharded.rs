@@ -45,8 +45,8 @@ const WHOLE_HORIZON_LIMIT: usize = 1 << 27;
 /// # Example
 /// ```
 /// use dp_mechanisms::noise::{Precision, ShardedNoise};
-/// use dp_mechanisms::{Participation, Seed, Workload, strategy};
-/// let strategy = strategy::build("blt", &Workload::count(), 100, Participation::Single)?;
+/// use dp_mechanisms::{Method, Problem, Seed, Workload};
+/// let strategy = Method::Blt.build(&Problem::new(Workload::count(), 100)?)?;
 /// let shard = |range| {
 ///     ShardedNoise::new(strategy.as_ref(), Seed::reproducible(1), 10_000, range, Precision::Single)
 /// };

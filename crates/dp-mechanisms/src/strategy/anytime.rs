@@ -13,7 +13,8 @@ use dp_linalg::series;
 
 use super::toeplitz::{Core, ToeplitzStrategy};
 use super::{Factorization, NoiseFilter, RowNorms, Strategy};
-use crate::error::{Error, Result, check_count};
+use crate::error::{Error, Result};
+use crate::problem::Problem;
 use crate::sensitivity::{Participation, Sensitivity};
 use crate::workload::Workload;
 
@@ -34,9 +35,9 @@ impl Anytime {
     /// The first `steps` steps; more steps would not change the noise of these.
     ///
     /// # Errors
-    /// Zero steps, or a β outside (0, ½).
-    pub fn new(workload: &Workload, steps: usize, beta: f64) -> Result<Self> {
-        check_count("steps", steps)?;
+    /// A β outside (0, ½).
+    pub fn new(problem: &Problem, beta: f64) -> Result<Self> {
+        let (workload, steps) = (problem.workload(), problem.steps());
         if !(beta > 0.0 && beta < 0.5) {
             return Err(Error::OutOfRange {
                 what: "anytime exponent",
@@ -65,7 +66,10 @@ impl Anytime {
 pub fn squared_sensitivity(beta: f64, participation: Participation) -> f64 {
     let root = libm::tgamma(0.5 + beta);
     let single = libm::tgamma(2.0 * beta) / (root * root) * GAMMA_MARGIN;
-    let Participation::Repeated { times, separation } = participation else { return single };
+    let (times, separation) = (participation.times_within(usize::MAX), participation.separation());
+    if times <= 1 {
+        return single;
+    }
     let mut total = times as f64 * single;
     let mut product = single;
     let mut distance = 0_usize;
@@ -119,6 +123,10 @@ impl Strategy for Anytime {
 mod tests {
     use super::*;
 
+    fn count(steps: usize, beta: f64) -> Anytime {
+        Anytime::new(&Problem::new(Workload::count(), steps).unwrap(), beta).unwrap()
+    }
+
     #[test]
     fn the_bound_holds_for_every_horizon_and_is_its_limit() {
         let repeated = Participation::repeated(4, 10).unwrap();
@@ -127,7 +135,7 @@ mod tests {
                 let bound = squared_sensitivity(beta, participation);
                 let mut last = 0.0;
                 for steps in [1, 10, 1000, 1 << 17] {
-                    let strategy = Anytime::new(&Workload::count(), steps, beta).unwrap();
+                    let strategy = count(steps, beta);
                     let within = strategy.inner.sensitivity(participation).unwrap().squared;
                     assert!(
                         within > last && within <= bound,
@@ -146,7 +154,7 @@ mod tests {
 
     #[test]
     fn the_count_is_decoded_by_the_complementary_power() {
-        let strategy = Anytime::new(&Workload::count(), 300, 0.04).unwrap();
+        let strategy = count(300, 0.04);
         let rows = strategy.row_norms().unwrap();
         let expected = crate::strategy::prefix_sums_of_squares(&series::binomial(0.54, 300));
         for (row, wanted) in rows.iter().zip(&expected) {
@@ -158,7 +166,7 @@ mod tests {
     fn not_knowing_the_horizon_costs_less_than_a_factor_of_two() {
         // Variance of the last release over that of the square root made for exactly this horizon.
         for (steps, cost) in [(1 << 10, 1.861), (1 << 14, 1.667), (1 << 17, 1.588)] {
-            let strategy = Anytime::new(&Workload::count(), steps, DEFAULT_BETA).unwrap();
+            let strategy = count(steps, DEFAULT_BETA);
             let root = crate::strategy::prefix_sums_of_squares(&series::binomial(0.5, steps));
             let known = root[steps - 1] * root[steps - 1];
             let ratio = squared_sensitivity(DEFAULT_BETA, Participation::Single)

@@ -6,12 +6,13 @@
 
 use dp_linalg::series;
 
-use super::Metric;
+use super::Watch;
 use super::optimal_toeplitz::minimize_coefficients;
 use super::toeplitz::{Core, ToeplitzStrategy, sqrt_core};
-use crate::error::{Result, check_count};
+use crate::error::Result;
+use crate::problem::Problem;
 use crate::sensitivity::Participation;
-use crate::workload::{Kind, Workload};
+use crate::workload::Kind;
 
 /// The number of bands for one participation, and the most for several: each costs a multiplication per coordinate and step.
 const DEFAULT_BANDS: usize = 32;
@@ -20,41 +21,30 @@ const DEFAULT_BANDS: usize = 32;
 const FIT_LIMIT: usize = 1 << 13;
 
 /// As many bands as a step can afford, and no more than the participations are apart.
-pub fn default_bands(steps: usize, participation: Participation) -> usize {
-    let apart = match participation {
-        Participation::Single => DEFAULT_BANDS,
-        Participation::Repeated { separation, .. } => separation,
-    };
-    apart.min(DEFAULT_BANDS).min(steps).max(1)
+pub fn default_bands(problem: &Problem) -> usize {
+    let participation = problem.participation();
+    let several = participation != Participation::Single;
+    let apart = if several { participation.separation() } else { DEFAULT_BANDS };
+    apart.min(DEFAULT_BANDS).min(problem.steps())
 }
 
 /// The optimal strategy with `default_bands` coefficients.
 ///
 /// # Errors
-/// Zero steps, or weights whose series has no square root to start from.
-pub fn banded(
-    workload: &Workload,
-    steps: usize,
-    participation: Participation,
-    metric: Metric,
-) -> Result<ToeplitzStrategy> {
-    check_count("steps", steps)?;
-    let bands = default_bands(steps, participation);
-    let band = minimize_coefficients(workload, steps.min(FIT_LIMIT), bands, participation, metric)?;
-    ToeplitzStrategy::plain("banded", workload, steps, Core::Banded(band))
+/// Weights whose series has no square root to start from, or a watch that stops the fit.
+pub fn banded(problem: &Problem, watch: &mut Watch<'_>) -> Result<ToeplitzStrategy> {
+    let steps = problem.steps();
+    let shorter = problem.with_steps(steps.min(FIT_LIMIT));
+    let band = minimize_coefficients(&shorter, default_bands(problem), watch)?;
+    ToeplitzStrategy::plain("banded", problem.workload(), steps, Core::Banded(band))
 }
 
 /// The first `default_bands` coefficients of the inverse of the square root.
 ///
 /// # Errors
-/// Zero steps, or weights whose series has no square root.
-pub fn banded_inverse(
-    workload: &Workload,
-    steps: usize,
-    participation: Participation,
-) -> Result<ToeplitzStrategy> {
-    check_count("steps", steps)?;
-    let bands = default_bands(steps, participation);
+/// Weights whose series has no square root.
+pub fn banded_inverse(problem: &Problem) -> Result<ToeplitzStrategy> {
+    let (workload, steps, bands) = (problem.workload(), problem.steps(), default_bands(problem));
     let band = match workload.kind() {
         Kind::Count | Kind::Average => series::binomial(-0.5, bands),
         _ => sqrt_core(workload, steps)?.inverse(bands)?,
@@ -65,7 +55,12 @@ pub fn banded_inverse(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::strategy::Strategy;
+    use crate::Workload;
+    use crate::strategy::{Strategy, unwatched};
+
+    fn problem(workload: &Workload, steps: usize, participation: Participation) -> Problem {
+        Problem::new(workload.clone(), steps).unwrap().with_participation(participation)
+    }
 
     fn error(strategy: &dyn Strategy, participation: Participation) -> f64 {
         strategy.sensitivity(participation).unwrap().squared * strategy.row_norms().unwrap().mean()
@@ -77,10 +72,8 @@ mod tests {
         for text in ["count", "window:6", "average"] {
             let workload: Workload = text.parse().unwrap();
             let expected = workload.materialize(50).unwrap();
-            for strategy in [
-                banded(&workload, 50, repeated, Metric::Mse).unwrap(),
-                banded_inverse(&workload, 50, repeated).unwrap(),
-            ] {
+            let problem = problem(&workload, 50, repeated);
+            for strategy in [banded(&problem, &mut unwatched).unwrap(), banded_inverse(&problem).unwrap()] {
                 let factors = strategy.materialize().unwrap();
                 let product = factors.decoder.dot(&factors.strategy);
                 let worst = (&product - &expected).iter().fold(0.0_f64, |m, v| m.max(v.abs()));
@@ -92,7 +85,8 @@ mod tests {
     #[test]
     fn bands_that_do_not_meet_have_no_cross_terms() {
         let participation = Participation::repeated(5, 16).unwrap();
-        let strategy = banded(&Workload::count(), 200, participation, Metric::Mse).unwrap();
+        let problem = problem(&Workload::count(), 200, participation);
+        let strategy = banded(&problem, &mut unwatched).unwrap();
         let single = strategy.sensitivity(Participation::Single).unwrap();
         let repeated = strategy.sensitivity(participation).unwrap();
         assert!(repeated.exact);
@@ -103,8 +97,9 @@ mod tests {
     fn optimizing_beats_truncating_the_square_root() {
         let workload = Workload::count();
         for participation in [Participation::Single, Participation::repeated(10, 40).unwrap()] {
-            let fitted = banded(&workload, 400, participation, Metric::Mse).unwrap();
-            let truncated = Core::Banded(series::binomial(0.5, default_bands(400, participation)));
+            let problem = problem(&workload, 400, participation);
+            let fitted = banded(&problem, &mut unwatched).unwrap();
+            let truncated = Core::Banded(series::binomial(0.5, default_bands(&problem)));
             let truncated = ToeplitzStrategy::plain("banded", &workload, 400, truncated).unwrap();
             let (fitted, truncated) = (error(&fitted, participation), error(&truncated, participation));
             assert!(fitted < 0.99 * truncated, "{participation}: {fitted} {truncated}");

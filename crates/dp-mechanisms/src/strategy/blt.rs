@@ -11,12 +11,12 @@
 use dp_linalg::minimize::{self, Options};
 use dp_linalg::rational::{Mode, Rational, Sum, sum_of_squares};
 
-use super::Metric;
 use super::row_norms::Geometric;
 use super::toeplitz::{Core, ToeplitzStrategy, toeplitz_part};
+use super::{Progress, Watch, tell};
 use crate::error::{Result, check_count};
-use crate::sensitivity::Participation;
-use crate::workload::{Kind, Workload};
+use crate::problem::{Metric, Problem};
+use crate::workload::Kind;
 
 /// The longest horizon to which roots are fitted where an evaluation walks through the series.
 const SERIES_LIMIT: usize = 1 << 13;
@@ -38,50 +38,38 @@ pub fn default_buffers(steps: usize) -> usize {
 /// The fit takes milliseconds for the count, exponential decay and windows, whatever the horizon.
 ///
 /// # Errors
-/// Zero steps.
+/// What the numeric core refuses, or a watch that stops the fit.
 ///
 /// # Example
 /// ```
-/// use dp_mechanisms::strategy::{Metric, Strategy, blt};
-/// use dp_mechanisms::{Participation, Workload};
-/// let strategy = blt::blt(&Workload::count(), 1024, Participation::Single, Metric::Mse)?;
+/// use dp_mechanisms::strategy::{Strategy, blt, unwatched};
+/// use dp_mechanisms::{Participation, Problem, Workload};
+/// let strategy = blt::blt(&Problem::new(Workload::count(), 1024)?, &mut unwatched)?;
 /// let sensitivity = strategy.sensitivity(Participation::Single)?;
 /// // The square root has 9.67.
 /// assert!(sensitivity.squared * strategy.row_norms()?.mean() < 9.36);
 /// # Ok::<(), dp_mechanisms::Error>(())
 /// ```
-pub fn blt(
-    workload: &Workload,
-    steps: usize,
-    participation: Participation,
-    metric: Metric,
-) -> Result<ToeplitzStrategy> {
-    check_count("steps", steps)?;
-    let core = fit(workload, steps, default_buffers(steps), participation, metric)?;
+pub fn blt(problem: &Problem, watch: &mut Watch<'_>) -> Result<ToeplitzStrategy> {
+    let (workload, steps) = (problem.workload(), problem.steps());
+    let core = fit(problem, default_buffers(steps), watch)?;
     ToeplitzStrategy::plain("blt", workload, steps, Core::Rational(core))
 }
 
 /// The best rational core with the given number of buffers, or with fewer where more do not help.
 ///
 /// # Errors
-/// Zero steps or buffers.
-pub fn fit(
-    workload: &Workload,
-    steps: usize,
-    buffers: usize,
-    participation: Participation,
-    metric: Metric,
-) -> Result<Rational> {
-    check_count("steps", steps)?;
+/// Zero buffers, what the numeric core refuses, or a watch that stops the fit.
+pub fn fit(problem: &Problem, buffers: usize, watch: &mut Watch<'_>) -> Result<Rational> {
     check_count("buffers", buffers)?;
-    let problem = Problem::new(workload, steps, participation, metric)?;
-    let start = problem.start(buffers);
-    let minimum = minimize::lbfgs(
-        |point, gradient| minimize::numeric_gradient(|p| problem.error(p), point, 1e-5, gradient),
-        start,
-        Options { iterations: 400, relative_decrease: 1e-11, memory: 16 },
-    );
-    Roots::at(&minimum.point, problem.floor).simplified().rational()
+    let fit = Fit::new(problem)?;
+    let objective = |point: &[f64], gradient: &mut [f64]| -> Result<f64> {
+        tell(watch, Progress::Evaluation)?;
+        minimize::numeric_gradient(|point| Ok(fit.error(point)), point, 1e-5, gradient)
+    };
+    let options = Options { iterations: 400, relative_decrease: 1e-11, memory: 16 };
+    let minimum = minimize::lbfgs(objective, fit.start(buffers), options)?;
+    Roots::at(&minimum.point, fit.floor).simplified().rational()
 }
 
 /// The gaps `1 - θ_j` of the poles of c and `1 - θ̂_j` of its zeros.
@@ -182,20 +170,20 @@ enum Decoder {
 }
 
 /// The error as a function of the roots.
-struct Problem {
+struct Fit {
     decoder: Decoder,
     /// Roots closer to the unit circle than the workload itself serve nothing: all gaps are above this one.
     floor: f64,
-    steps: usize,
-    participation: Participation,
-    metric: Metric,
+    /// With no more steps than an evaluation walks through.
+    problem: Problem,
 }
 
-impl Problem {
-    fn new(workload: &Workload, steps: usize, participation: Participation, metric: Metric) -> Result<Self> {
+impl Fit {
+    fn new(problem: &Problem) -> Result<Self> {
+        let steps = problem.steps();
         let mut floor = 0.0;
         let mut length = steps;
-        let decoder = match workload.kind() {
+        let decoder = match problem.workload().kind() {
             Kind::Count => Decoder::Poles { momentum: None },
             // The schedule scales steps; the Toeplitz matrix behind it has constant rates.
             Kind::Momentum { beta, .. } => Decoder::Poles { momentum: Some(1.0 - beta) },
@@ -207,18 +195,18 @@ impl Problem {
             Kind::Window { width } => Decoder::Window(*width),
             _ => {
                 length = steps.min(SERIES_LIMIT);
-                let (weights, rows) = toeplitz_part(workload, length)?;
+                let (weights, rows) = toeplitz_part(problem.workload(), length)?;
                 Decoder::Series { weights, rows }
             }
         };
-        Ok(Self { decoder, floor, steps: length, participation, metric })
+        Ok(Self { decoder, floor, problem: problem.with_steps(length) })
     }
 
     /// Roots spread evenly in log-odds between one over the memory of the workload and one.
     fn start(&self, buffers: usize) -> Vec<f64> {
         let memory = match self.decoder {
             Decoder::Window(width) => width.max(2),
-            _ => self.steps.max(2),
+            _ => self.problem.steps().max(2),
         } as f64;
         let first = if self.floor > 0.0 { -(memory.min(30.0)).ln() } else { 0.5 - memory.ln() };
         let spacing = (0.5 - first).max(1.0) / (2 * buffers) as f64;
@@ -237,14 +225,14 @@ impl Problem {
     /// `‖Σ_i C e_{ib}‖²`: after each participation k geometric sequences run on until the next.
     fn squared_sensitivity(&self, roots: &Roots) -> f64 {
         let modes = roots.strategy_modes();
-        let times = self.participation.times_within(self.steps);
-        let separation = self.participation.separation();
+        let (steps, times) = (self.problem.steps(), self.problem.times());
+        let separation = self.problem.participation().separation();
         // The geometric sequences in flight, scaled by their weights.
         let mut flight: Vec<Mode> = modes.iter().map(|mode| Mode { gap: mode.gap, weight: 0.0 }).collect();
         let mut total = 0.0;
         for time in 0..times {
             let here = time * separation;
-            let next = if time + 1 < times { here + separation } else { self.steps };
+            let next = if time + 1 < times { here + separation } else { steps };
             let rest = next - here - 1;
             let value = 1.0 + flight.iter().map(|mode| mode.weight).sum::<f64>();
             for (state, mode) in flight.iter_mut().zip(&modes) {
@@ -260,10 +248,10 @@ impl Problem {
 
     /// `‖B‖_F²/n` or `max_t ‖b_t‖²`.
     fn decoder_norm(&self, roots: &Roots) -> f64 {
-        let steps = self.steps as f64;
-        let norm = |geometric: Geometric| match self.metric {
-            Metric::Mse => geometric.rows(self.steps) / steps,
-            Metric::Max => geometric.row(self.steps),
+        let (steps, metric) = (self.problem.steps(), self.problem.metric());
+        let norm = |geometric: Geometric| match metric {
+            Metric::Mse => geometric.rows(steps) / steps as f64,
+            Metric::Max => geometric.row(steps),
         };
         match &self.decoder {
             Decoder::Poles { momentum } => norm(Geometric::new(roots.decoder_modes(self.floor, *momentum))),
@@ -284,8 +272,8 @@ impl Problem {
                     total += row * row_norm;
                     largest = largest.max(row * row_norm);
                 }
-                match self.metric {
-                    Metric::Mse => total / steps,
+                match metric {
+                    Metric::Mse => total / steps as f64,
                     Metric::Max => largest,
                 }
             }
@@ -296,7 +284,9 @@ impl Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::strategy::{Strategy, build_for};
+    use crate::sensitivity::Participation;
+    use crate::strategy::{Strategy, unwatched};
+    use crate::workload::Workload;
     use approx::assert_relative_eq;
     use proptest::prelude::*;
 
@@ -310,7 +300,8 @@ mod tests {
     }
 
     fn with_buffers(workload: &Workload, steps: usize, buffers: usize) -> ToeplitzStrategy {
-        let core = fit(workload, steps, buffers, Participation::Single, Metric::Mse).unwrap();
+        let problem = Problem::new(workload.clone(), steps).unwrap();
+        let core = fit(&problem, buffers, &mut unwatched).unwrap();
         ToeplitzStrategy::plain("blt", workload, steps, Core::Rational(core)).unwrap()
     }
 
@@ -333,13 +324,15 @@ mod tests {
             let workload: Workload = text.parse().unwrap();
             for participation in [Participation::Single, repeated] {
                 for metric in [Metric::Mse, Metric::Max] {
-                    let problem = Problem::new(&workload, 300, participation, metric).unwrap();
-                    let start = problem.start(3);
-                    let core = Roots::at(&start, problem.floor).rational().unwrap();
+                    let problem = Problem::new(workload.clone(), 300).unwrap();
+                    let problem = problem.with_participation(participation).with_metric(metric);
+                    let fit = Fit::new(&problem).unwrap();
+                    let start = fit.start(3);
+                    let core = Roots::at(&start, fit.floor).rational().unwrap();
                     let strategy =
                         ToeplitzStrategy::plain("blt", &workload, 300, Core::Rational(core)).unwrap();
                     assert_relative_eq!(
-                        problem.error(&start),
+                        fit.error(&start),
                         error(&strategy, participation, metric),
                         max_relative = 1e-9
                     );
@@ -352,7 +345,7 @@ mod tests {
     fn superfluous_buffers_are_dropped() {
         for (text, steps) in [("momentum:0.9", 64), ("count", 16), ("count", 256)] {
             let workload: Workload = text.parse().unwrap();
-            let core = fit(&workload, steps, 8, Participation::Single, Metric::Mse).unwrap();
+            let core = fit(&Problem::new(workload, steps).unwrap(), 8, &mut unwatched).unwrap();
             assert!(core.buffers() < 8, "{text} at {steps}: {core:?}");
             let product = dp_linalg::series::product(
                 &core.coefficients(steps),
@@ -367,14 +360,13 @@ mod tests {
     #[test]
     fn fitting_to_the_metric_and_the_participation_pays() {
         let repeated = Participation::repeated(8, 32).unwrap();
-        let count = Workload::count();
+        let single = Problem::new(Workload::count(), 256).unwrap();
         for (participation, metric) in
             [(Participation::Single, Metric::Max), (repeated, Metric::Mse), (repeated, Metric::Max)]
         {
-            let fitted = build_for("blt", &count, 256, participation, metric).unwrap();
-            let other = build_for("blt", &count, 256, Participation::Single, Metric::Mse).unwrap();
-            let (fitted, other) =
-                (error(&*fitted, participation, metric), error(&*other, participation, metric));
+            let problem = single.clone().with_participation(participation).with_metric(metric);
+            let [fitted, other] = [&problem, &single]
+                .map(|problem| error(&blt(problem, &mut unwatched).unwrap(), participation, metric));
             assert!(fitted < other * 0.999, "{participation} {metric:?}: {fitted} {other}");
         }
     }
@@ -382,10 +374,10 @@ mod tests {
     #[test]
     fn the_square_root_is_beaten_with_few_buffers() {
         for text in ["count", "exp:1.05", "window:64", "poly:0.5", "poly:1"] {
-            let workload: Workload = text.parse().unwrap();
-            let sqrt = crate::strategy::toeplitz::sqrt(&workload, 1000).unwrap();
+            let problem = Problem::new(text.parse().unwrap(), 1000).unwrap();
+            let sqrt = crate::strategy::toeplitz::sqrt(&problem).unwrap();
             let single = Participation::Single;
-            let fitted = blt(&workload, 1000, single, Metric::Mse).unwrap();
+            let fitted = blt(&problem, &mut unwatched).unwrap();
             let ratio = error(&fitted, single, Metric::Mse) / error(&sqrt, single, Metric::Mse);
             // Windows are not completely monotone, so positive weights cannot follow their root.
             let limit = if text.starts_with("window") { 1.2 } else { 1.0 };
@@ -396,7 +388,8 @@ mod tests {
     #[test]
     fn the_sensitivity_of_long_horizons_is_never_underestimated() {
         for steps in [70_000, 1 << 18] {
-            let strategy = blt(&Workload::count(), steps, Participation::Single, Metric::Mse).unwrap();
+            let problem = Problem::new(Workload::count(), steps).unwrap();
+            let strategy = blt(&problem, &mut unwatched).unwrap();
             let claimed = strategy.sensitivity(Participation::Single).unwrap().squared;
             let summed =
                 dp_linalg::norms::round_up_sum_of_squares(&strategy.core().coefficients(steps).unwrap());

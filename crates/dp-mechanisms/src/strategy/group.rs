@@ -22,6 +22,7 @@ use zeroize::Zeroize;
 use super::{Factorization, NoiseFilter, RowNorms, Strategy, check_materializable};
 use crate::error::{Error, Result, check_count};
 use crate::noise::{Side, UnitNoise};
+use crate::problem::Problem;
 use crate::sensitivity::{Participation, Sensitivity};
 use crate::workload::{Kind, Workload};
 
@@ -42,9 +43,9 @@ impl Group {
     /// Two transforms of length 2n.
     ///
     /// # Errors
-    /// Zero steps, or a workload other than the count.
-    pub fn new(workload: &Workload, steps: usize) -> Result<Self> {
-        check_count("steps", steps)?;
+    /// A workload other than the count.
+    pub fn new(problem: &Problem) -> Result<Self> {
+        let (workload, steps) = (problem.workload(), problem.steps());
         if *workload.kind() != Kind::Count {
             return Err(Error::NotApplicable {
                 strategy: "group",
@@ -236,10 +237,14 @@ impl Drop for Stationary {
 mod tests {
     use super::*;
 
+    fn count(steps: usize) -> Group {
+        Group::new(&Problem::new(Workload::count(), steps).unwrap()).unwrap()
+    }
+
     #[test]
     fn every_row_and_column_has_the_norm_of_the_closed_form() {
         for steps in [1, 2, 3, 16, 100, 256] {
-            let strategy = Group::new(&Workload::count(), steps).unwrap();
+            let strategy = count(steps);
             let factors = strategy.materialize().unwrap();
             let worst = (factors.decoder.dot(&factors.strategy)
                 - Workload::count().materialize(steps).unwrap())
@@ -266,7 +271,7 @@ mod tests {
 
     #[test]
     fn repeated_participation_is_bounded() {
-        let strategy = Group::new(&Workload::count(), 12).unwrap();
+        let strategy = count(12);
         let matrix = strategy.materialize().unwrap().strategy;
         for (times, separation) in [(2, 3), (3, 5), (4, 1), (12, 1)] {
             let participation = Participation::repeated(times, separation).unwrap();
@@ -287,14 +292,14 @@ mod tests {
 
     #[test]
     fn other_workloads_are_refused() {
-        let refused = Group::new(&Workload::average(), 8);
+        let refused = Group::new(&Problem::new(Workload::average(), 8).unwrap());
         assert!(matches!(refused, Err(Error::NotApplicable { strategy: "group", .. })));
     }
 
     #[test]
     fn the_noise_is_that_of_the_decoder() {
         let (steps, dimension) = (9, 2);
-        let strategy = Group::new(&Workload::count(), steps).unwrap();
+        let strategy = count(steps);
         let decoder = strategy.materialize().unwrap().decoder;
         let mut source = crate::GaussianSource::new(crate::Seed::reproducible(5), dimension);
         let mut z = Array2::zeros((2 * steps, dimension));

@@ -7,8 +7,9 @@ use zeroize::Zeroize;
 
 use super::tree::{Measured, PrefixSums, native_side, prefix_row_norms, sensitivity, sum_over_dyadic_levels};
 use super::{Factorization, Measurement, NoiseFilter, RowNorms, Strategy, check_materializable};
-use crate::error::{Error, Result, check_count};
+use crate::error::{Error, Result};
 use crate::noise::{Side, TILE, UnitNoise};
+use crate::problem::Problem;
 use crate::sensitivity::{Participation, Sensitivity};
 use crate::workload::{Kind, Workload};
 
@@ -31,9 +32,10 @@ use crate::workload::{Kind, Workload};
 /// # Example
 /// ```
 /// use dp_mechanisms::strategy::{Strategy, honaker::Honaker};
-/// use dp_mechanisms::Workload;
-/// let online = Honaker::online(&Workload::count(), 64)?.row_norms()?;
-/// let full = Honaker::full(&Workload::count(), 64)?.row_norms()?;
+/// use dp_mechanisms::{Problem, Workload};
+/// let problem = Problem::new(Workload::count(), 64)?;
+/// let online = Honaker::online(&problem).row_norms()?;
+/// let full = Honaker::full(&problem).row_norms()?;
 /// assert!(full.mean() < 0.63 * online.mean());
 /// # Ok::<(), dp_mechanisms::Error>(())
 /// ```
@@ -54,30 +56,24 @@ enum Decoding {
 
 impl Honaker {
     /// Estimates from below: each release uses the nodes that are complete at its time.
-    ///
-    /// # Errors
-    /// Zero steps.
-    pub fn online(workload: &Workload, steps: usize) -> Result<Self> {
-        Self::new(workload, steps, Decoding::Online)
+    pub fn online(problem: &Problem) -> Self {
+        Self::new(problem, Decoding::Online)
     }
 
     /// Least squares over all nodes.
-    ///
-    /// # Errors
-    /// Zero steps.
-    pub fn full(workload: &Workload, steps: usize) -> Result<Self> {
-        Self::new(workload, steps, Decoding::Full)
+    pub fn full(problem: &Problem) -> Self {
+        Self::new(problem, Decoding::Full)
     }
 
-    fn new(workload: &Workload, steps: usize, decoding: Decoding) -> Result<Self> {
-        check_count("steps", steps)?;
+    fn new(problem: &Problem, decoding: Decoding) -> Self {
+        let steps = problem.steps();
         let variances = std::iter::successors(Some(1.0), |below| Some(2.0 * below / (1.0 + 2.0 * below)));
-        Ok(Self {
-            workload: workload.clone(),
+        Self {
+            workload: problem.workload().clone(),
             steps,
             decoding,
             variances: variances.take(levels(steps)).collect(),
-        })
+        }
     }
 
     fn online_filter<T: Sample>(&self, dimension: usize, side: Side) -> FromBelow<T> {
@@ -518,7 +514,7 @@ mod tests {
     use super::*;
 
     fn count(steps: usize, decoding: Decoding) -> Honaker {
-        Honaker::new(&Workload::count(), steps, decoding).unwrap()
+        Honaker::new(&Problem::new(Workload::count(), steps).unwrap(), decoding)
     }
 
     #[test]

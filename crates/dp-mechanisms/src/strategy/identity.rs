@@ -3,8 +3,9 @@
 use ndarray::Array2;
 
 use super::{Factorization, Measurement, NoiseFilter, RowNorms, Strategy, check_materializable};
-use crate::error::{Result, check_count};
+use crate::error::Result;
 use crate::noise::{Side, UnitNoise};
+use crate::problem::Problem;
 use crate::sensitivity::{self, Participation, Sensitivity};
 use crate::workload::{Kind, Workload};
 
@@ -24,19 +25,13 @@ pub struct Independent {
 
 impl Independent {
     /// `C = I`: independent noise on every input.
-    ///
-    /// # Errors
-    /// Zero steps.
-    pub fn on_input(workload: &Workload, steps: usize) -> Result<Self> {
-        Ok(Self { workload: workload.clone(), steps: check_count("steps", steps)?, side: Side::Input })
+    pub fn on_input(problem: &Problem) -> Self {
+        Self { workload: problem.workload().clone(), steps: problem.steps(), side: Side::Input }
     }
 
     /// `C = A`: independent noise on every release.
-    ///
-    /// # Errors
-    /// Zero steps.
-    pub fn on_output(workload: &Workload, steps: usize) -> Result<Self> {
-        Ok(Self { workload: workload.clone(), steps: check_count("steps", steps)?, side: Side::Output })
+    pub fn on_output(problem: &Problem) -> Self {
+        Self { side: Side::Output, ..Self::on_input(problem) }
     }
 }
 

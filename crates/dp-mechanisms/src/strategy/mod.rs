@@ -14,6 +14,7 @@ pub mod blt;
 pub mod group;
 pub mod honaker;
 pub mod identity;
+mod method;
 pub mod optimal;
 pub mod optimal_toeplitz;
 mod row_norms;
@@ -22,19 +23,22 @@ pub mod scaled_blt;
 pub mod structured;
 pub mod toeplitz;
 pub mod tree;
+mod watch;
 
 use std::fmt;
-use std::sync::Arc;
 
 use ndarray::Array2;
-use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::noise::{Side, UnitNoise};
+use crate::problem::{Metric, Problem};
 use crate::sensitivity::{Footprint, Participation, Sensitivity};
 use crate::workload::Workload;
 
+pub use method::Method;
 pub use row_norms::RowNorms;
+pub(crate) use watch::tell;
+pub use watch::{Progress, Watch, unwatched};
 
 /// The two factors of a workload, as matrices: `decoder · strategy = A`.
 #[derive(Debug, Clone, PartialEq)]
@@ -209,184 +213,21 @@ pub(crate) fn prefix_sums_of_squares(coefficients: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-/// Which error counts, and to which the optimized strategies are fitted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Metric {
-    /// The mean squared error over all releases, `E2 = Δ² ‖B‖_F² / n`.
-    #[default]
-    Mse,
-    /// The largest squared error of a release, `E∞ = Δ² max_t ‖b_t‖²`.
-    Max,
-}
-
-impl Metric {
-    /// The metric of a strategy's row norms, before the sensitivity.
-    pub fn of(self, rows: &RowNorms) -> f64 {
-        match self {
-            Self::Mse => rows.mean(),
-            Self::Max => rows.max(),
-        }
-    }
-
-    /// The exponents of the power means of squared row norms that are minimized one after the other. The mean is itself;
-    /// the maximum is approached through means that are smooth.
-    pub(crate) fn power_means(self) -> &'static [i32] {
-        match self {
-            Self::Mse => &[1],
-            Self::Max => &[16, 64, 256, 1000],
-        }
-    }
-}
-
-/// The candidate of least error, if there is one: `Δ²` under the participation times the metric of its rows.
+/// The candidate of least error, if there is one: `Δ²` under the problem's participation times its metric of the rows.
 ///
 /// # Errors
 /// What the candidates refuse.
 pub(crate) fn least<S: Strategy>(
     candidates: impl IntoIterator<Item = S>,
-    participation: Participation,
-    metric: Metric,
+    problem: &Problem,
 ) -> Result<Option<S>> {
     let mut best: Option<(f64, S)> = None;
     for candidate in candidates {
-        let error = candidate.sensitivity(participation)?.squared * metric.of(&candidate.row_norms()?);
+        let sensitivity = candidate.sensitivity(problem.participation())?;
+        let error = sensitivity.squared * problem.metric().of(&candidate.row_norms()?);
         if best.as_ref().is_none_or(|(least, _)| error < *least) {
             best = Some((error, candidate));
         }
     }
     Ok(best.map(|(_, candidate)| candidate))
-}
-
-/// The strategies that [`build`] knows, those that take longest to build last.
-pub const NAMES: &[&str] = &[
-    "sqrt",
-    "blt",
-    "scaled-blt",
-    "group",
-    "anytime",
-    "honaker-full",
-    "honaker-online",
-    "binary-tree",
-    "identity",
-    "output",
-    "banded",
-    "banded-inverse",
-    "normalized-sqrt",
-    "scaled-sqrt",
-    "optimal-toeplitz",
-    "optimal",
-    "structured",
-];
-
-/// Builds a strategy by name for a workload, horizon and participation (which the optimized ones are fitted to),
-/// with the mean squared error as the aim.
-///
-/// # Errors
-/// As [`build_for`].
-pub fn build(
-    name: &str,
-    workload: &Workload,
-    steps: usize,
-    participation: Participation,
-) -> Result<Arc<dyn Strategy>> {
-    build_for(name, workload, steps, participation, Metric::Mse)
-}
-
-/// Builds a strategy by name; the optimized ones are fitted to the participation and the metric.
-///
-/// # Errors
-/// An unknown name, zero steps, or a workload the strategy does not serve.
-pub fn build_for(
-    name: &str,
-    workload: &Workload,
-    steps: usize,
-    participation: Participation,
-    metric: Metric,
-) -> Result<Arc<dyn Strategy>> {
-    build_watched(name, workload, steps, participation, metric, &mut |_, _| ())
-}
-
-/// [`build_for`], with a report of what takes long: `progress` is called by the dense program after every
-/// eigendecomposition, with their number and the relative gap that is left.
-///
-/// # Errors
-/// As [`build_for`].
-pub fn build_watched(
-    name: &str,
-    workload: &Workload,
-    steps: usize,
-    participation: Participation,
-    metric: Metric,
-    progress: &mut dyn FnMut(usize, f64),
-) -> Result<Arc<dyn Strategy>> {
-    Ok(match known_name(name)? {
-        "sqrt" => Arc::new(toeplitz::sqrt(workload, steps)?),
-        "normalized-sqrt" => Arc::new(scaled::normalized_repeated(workload, steps, participation, metric)?),
-        "scaled-sqrt" => Arc::new(scaled::scaled_repeated(workload, steps, participation, metric)?),
-        "optimal" => {
-            Arc::new(optimal::Optimal::repeated_watched(workload, steps, participation, metric, progress)?)
-        }
-        "structured" => Arc::new(structured::Structured::repeated(workload, steps, participation, metric)?),
-        "blt" => Arc::new(blt::blt(workload, steps, participation, metric)?),
-        "scaled-blt" => Arc::new(scaled_blt::repeated(workload, steps, participation, metric)?),
-        "banded" => Arc::new(banded::banded(workload, steps, participation, metric)?),
-        "banded-inverse" => Arc::new(banded::banded_inverse(workload, steps, participation)?),
-        "optimal-toeplitz" => {
-            Arc::new(optimal_toeplitz::optimal_toeplitz(workload, steps, participation, metric)?)
-        }
-        "honaker-full" => Arc::new(honaker::Honaker::full(workload, steps)?),
-        "honaker-online" => Arc::new(honaker::Honaker::online(workload, steps)?),
-        "binary-tree" => Arc::new(tree::BinaryTree::new(workload, steps)?),
-        "group" => Arc::new(group::Group::new(workload, steps)?),
-        "anytime" => Arc::new(anytime::Anytime::new(workload, steps, anytime::DEFAULT_BETA)?),
-        "identity" => Arc::new(identity::Independent::on_input(workload, steps)?),
-        // `known_name` lets nothing else through.
-        _ => Arc::new(identity::Independent::on_output(workload, steps)?),
-    })
-}
-
-/// The name as the registry spells it.
-///
-/// # Errors
-/// An unknown name.
-pub fn known_name(name: &str) -> Result<&'static str> {
-    NAMES.iter().find(|known| **known == name).copied().ok_or_else(|| Error::Parse {
-        what: "strategy",
-        text: name.to_owned(),
-        expected: "one of the names that `plan` lists",
-    })
-}
-
-/// The number of steps up to which the planner tries a strategy on its own account.
-pub fn practical_limit(name: &str, participation: Participation) -> usize {
-    match name {
-        // The banded program takes some hundred products where the single one takes a handful of decompositions.
-        "optimal" | "structured" if participation != Participation::Single => 1 << 9,
-        // Seconds, at this size.
-        "optimal" | "structured" => 1 << 10,
-        "honaker-full" | "scaled-sqrt" | "normalized-sqrt" => 1 << 20,
-        "optimal-toeplitz" => 1 << 17,
-        _ => usize::MAX,
-    }
-}
-
-/// Whether a strategy's noise filter keeps a value of every step for every coordinate, and not just a few.
-pub fn remembers_every_step(name: &str) -> bool {
-    matches!(
-        name,
-        "sqrt"
-            | "normalized-sqrt"
-            | "scaled-sqrt"
-            | "optimal"
-            | "optimal-toeplitz"
-            | "group"
-            | "anytime"
-            | "honaker-full"
-    )
-}
-
-/// Whether C is a Toeplitz matrix, whose sensitivity to repeated participation is read off its coefficients.
-pub fn is_toeplitz(name: &str) -> bool {
-    matches!(name, "sqrt" | "blt" | "banded" | "banded-inverse" | "optimal-toeplitz" | "identity")
 }

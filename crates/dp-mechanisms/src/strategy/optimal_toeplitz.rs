@@ -14,8 +14,9 @@ use dp_linalg::minimize::{self, Options};
 use dp_linalg::{fft, series};
 
 use super::toeplitz::{Core, ToeplitzStrategy, sqrt_coefficients, toeplitz_part};
-use super::{Metric, least};
+use super::{Progress, Watch, least, tell};
 use crate::error::{Result, check_count};
+use crate::problem::{Metric, Problem};
 use crate::sensitivity::Participation;
 use crate::workload::{Kind, Workload};
 
@@ -29,27 +30,22 @@ use crate::workload::{Kind, Workload};
 /// A few dozen evaluations of O(n log n); streaming as for any full Toeplitz strategy.
 ///
 /// # Errors
-/// Zero steps, or weights whose series has no square root to start from.
-pub fn optimal_toeplitz(
-    workload: &Workload,
-    steps: usize,
-    participation: Participation,
-    metric: Metric,
-) -> Result<ToeplitzStrategy> {
-    check_count("steps", steps)?;
-    let free = minimize_coefficients(workload, steps, steps, participation, metric)?;
+/// Weights whose series has no square root to start from, or a watch that stops the fit.
+pub fn optimal_toeplitz(problem: &Problem, watch: &mut Watch<'_>) -> Result<ToeplitzStrategy> {
+    let (workload, steps) = (problem.workload(), problem.steps());
+    let free = minimize_coefficients(problem, steps, watch)?;
     let strategy = |coefficients| {
         ToeplitzStrategy::plain("optimal-toeplitz", workload, steps, Core::full(coefficients)?)
     };
-    if participation.times_within(steps) <= 1 {
+    if problem.times() <= 1 {
         return strategy(free);
     }
-    let bands = participation.separation().min(steps);
-    let mut banded = minimize_coefficients(workload, steps, bands, participation, metric)?;
+    let bands = problem.participation().separation().min(steps);
+    let mut banded = minimize_coefficients(problem, bands, watch)?;
     banded.resize(steps, 0.0);
     let candidates = [non_increasing(&free), banded, sqrt_coefficients(workload, steps)?];
     let candidates = candidates.into_iter().map(strategy).collect::<Result<Vec<_>>>()?;
-    match least(candidates, participation, metric)? {
+    match least(candidates, problem)? {
         Some(best) => Ok(best),
         None => strategy(free),
     }
@@ -77,16 +73,14 @@ fn non_increasing(values: &[f64]) -> Vec<f64> {
 /// # Errors
 /// As [`optimal_toeplitz`].
 pub(super) fn minimize_coefficients(
-    workload: &Workload,
-    steps: usize,
+    problem: &Problem,
     bands: usize,
-    participation: Participation,
-    metric: Metric,
+    watch: &mut Watch<'_>,
 ) -> Result<Vec<f64>> {
-    check_count("steps", steps)?;
     check_count("bands", bands)?;
+    let (workload, steps) = (problem.workload(), problem.steps());
     let (weights, rows) = toeplitz_part(workload, steps)?;
-    let importance = importance(workload, &rows, metric);
+    let importance = importance(workload, &rows, problem.metric());
     let mut start = sqrt_coefficients(workload, steps)?;
     start.truncate(bands);
     // The error does not depend on the scale of c.
@@ -94,11 +88,13 @@ pub(super) fn minimize_coefficients(
     for value in &mut start {
         *value /= leading;
     }
-    let objective = |point: &[f64], gradient: &mut [f64]| {
-        error(point, &weights, &importance, participation, gradient).unwrap_or(f64::NAN)
+    let objective = |point: &[f64], gradient: &mut [f64]| -> Result<f64> {
+        tell(watch, Progress::Evaluation)?;
+        // What the numeric core refuses is no candidate.
+        Ok(error(point, &weights, &importance, problem.participation(), gradient).unwrap_or(f64::NAN))
     };
     let options = Options { iterations: 150, relative_decrease: 1e-9, memory: 10 };
-    Ok(minimize::lbfgs(objective, start, options).point)
+    Ok(minimize::lbfgs(objective, start, options)?.point)
 }
 
 /// `w_k`: how much `b_k²` counts in the error.
@@ -155,7 +151,7 @@ fn error(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::strategy::{Strategy, blt};
+    use crate::strategy::{Strategy, blt, unwatched};
     use approx::assert_relative_eq;
 
     fn error_of(strategy: &dyn Strategy, participation: Participation) -> f64 {
@@ -174,8 +170,8 @@ mod tests {
             let point: Vec<f64> = (0..20).map(|k| 1.0 / f64::from(k + 1)).collect();
             let (mut exact, mut numeric, mut scratch) = ([0.0; 20], [0.0; 20], [0.0; 20]);
             let value = error(&point, &weights, &importance, participation, &mut exact).unwrap();
-            let function = |x: &[f64]| error(x, &weights, &importance, participation, &mut scratch).unwrap();
-            assert_eq!(value, minimize::numeric_gradient(function, &point, 1e-5, &mut numeric));
+            let function = |x: &[f64]| error(x, &weights, &importance, participation, &mut scratch);
+            assert_eq!(Ok(value), minimize::numeric_gradient(function, &point, 1e-5, &mut numeric));
             for (a, b) in exact.iter().zip(&numeric) {
                 assert_relative_eq!(a, b, epsilon = 1e-7, max_relative = 1e-6);
             }
@@ -184,11 +180,11 @@ mod tests {
 
     #[test]
     fn many_buffers_reach_the_optimum_and_never_pass_it() {
-        let count = Workload::count();
         for steps in [64, 1024] {
+            let problem = Problem::new(Workload::count(), steps).unwrap();
             let single = Participation::Single;
-            let best = error_of(&optimal_toeplitz(&count, steps, single, Metric::Mse).unwrap(), single);
-            let rational = error_of(&blt::blt(&count, steps, single, Metric::Mse).unwrap(), single);
+            let best = error_of(&optimal_toeplitz(&problem, &mut unwatched).unwrap(), single);
+            let rational = error_of(&blt::blt(&problem, &mut unwatched).unwrap(), single);
             let ratio = rational / best;
             assert!(ratio > 1.0 - 1e-7 && ratio < 1.001, "{steps}: {ratio}");
         }
@@ -204,10 +200,11 @@ mod tests {
     fn the_square_root_is_improved_for_every_workload() {
         let repeated = Participation::repeated(4, 50).unwrap();
         for text in ["count", "window:20", "exp:1.1", "poly:0.5", "average", "poly:2"] {
-            let workload: Workload = text.parse().unwrap();
-            let sqrt = crate::strategy::toeplitz::sqrt(&workload, 200).unwrap();
+            let single = Problem::new(text.parse().unwrap(), 200).unwrap();
+            let sqrt = crate::strategy::toeplitz::sqrt(&single).unwrap();
             for participation in [Participation::Single, repeated] {
-                let best = optimal_toeplitz(&workload, 200, participation, Metric::Mse).unwrap();
+                let problem = single.clone().with_participation(participation);
+                let best = optimal_toeplitz(&problem, &mut unwatched).unwrap();
                 let (best, sqrt) = (error_of(&best, participation), error_of(&sqrt, participation));
                 assert!(best <= sqrt, "{text} {participation}: {best} {sqrt}");
             }

@@ -14,12 +14,10 @@ use dp_linalg::minimize::{self, Options};
 use rayon::prelude::*;
 
 use super::optimal_toeplitz::minimize_coefficients;
-use super::toeplitz::{
-    Core, Scaling, ToeplitzStrategy, column_energy, normalized_sqrt, sqrt_coefficients, sqrt_core,
-};
-use super::{Metric, least};
+use super::toeplitz::{Core, Scaling, ToeplitzStrategy, column_energy, sqrt_coefficients, sqrt_core};
+use super::{Progress, Watch, least, tell};
 use crate::error::Result;
-use crate::sensitivity::Participation;
+use crate::problem::Problem;
 use crate::workload::{Kind, Workload};
 
 /// The parameters of a row scaling.
@@ -49,72 +47,53 @@ pub(super) fn log_row(parameters: &Parameters, step: usize, steps: usize) -> f64
     p1 * early + p2 * late + p3 * early * early + p4 * late * late
 }
 
-/// The square root with fitted row scaling and normalized columns.
-///
-/// # Complexity
-/// A few dozen evaluations of about `min(n, 256) · n` operations for the fit.
+/// The square root with every column scaled to norm 1 (Henzinger, Kalinin, Upadhyay 2025). For several participations the
+/// whole of it, or its first b coefficients, whose columns do not meet (`Δ² = times`).
 ///
 /// # Errors
-/// Zero steps, or weights whose series has no square root.
-pub fn scaled_sqrt(workload: &Workload, steps: usize) -> Result<ToeplitzStrategy> {
-    let core = sqrt_core(workload, steps)?;
-    let parameters = fit(workload, steps, &core)?;
-    ToeplitzStrategy::normalized("scaled-sqrt", workload, steps, core, row_scaling(&parameters, steps))
-}
-
-/// The square root with normalized columns under a participation: the whole of it, or its first b coefficients, whose
-/// columns do not meet (`Δ² = times`).
-///
-/// # Errors
-/// As [`normalized_sqrt`].
-pub fn normalized_repeated(
-    workload: &Workload,
-    steps: usize,
-    participation: Participation,
-    metric: Metric,
-) -> Result<ToeplitzStrategy> {
-    let whole = normalized_sqrt(workload, steps)?;
-    if participation.times_within(steps) <= 1 {
+/// Weights whose series has no square root.
+pub fn normalized_sqrt(problem: &Problem) -> Result<ToeplitzStrategy> {
+    let (workload, steps) = (problem.workload(), problem.steps());
+    let of_core =
+        |core| ToeplitzStrategy::normalized("normalized-sqrt", workload, steps, core, vec![1.0; steps]);
+    let whole = of_core(sqrt_core(workload, steps)?)?;
+    if problem.times() <= 1 {
         return Ok(whole);
     }
     let mut band = sqrt_coefficients(workload, steps)?;
-    band.truncate(participation.separation());
-    let ones = vec![1.0; steps];
-    let banded = ToeplitzStrategy::normalized("normalized-sqrt", workload, steps, Core::Banded(band), ones)?;
-    Ok(least([banded, whole.clone()], participation, metric)?.unwrap_or(whole))
+    band.truncate(problem.participation().separation());
+    Ok(least([of_core(Core::Banded(band))?, whole.clone()], problem)?.unwrap_or(whole))
 }
 
-/// [`scaled_sqrt`] under a participation: with the best banded core and fitted rows and column norms, or the whole square
-/// root with a bounded sensitivity where that is better.
+/// The square root with fitted row scaling and normalized columns. For several participations with the best banded core and
+/// fitted rows and column norms, or the whole square root with a bounded sensitivity where that is better.
 ///
 /// # Complexity
-/// Some dozen evaluations of O(n log n) for the core and of about `min(n, 256) · n` operations for the scaling.
+/// A few dozen evaluations of about `min(n, 256) · n` operations for the fit; for several participations some dozen of
+/// O(n log n) for the core as well.
 ///
 /// # Errors
-/// As [`scaled_sqrt`].
-pub fn scaled_repeated(
-    workload: &Workload,
-    steps: usize,
-    participation: Participation,
-    metric: Metric,
-) -> Result<ToeplitzStrategy> {
-    let whole = scaled_sqrt(workload, steps)?;
-    let times = participation.times_within(steps);
-    if times <= 1 {
+/// Weights whose series has no square root, or a watch that stops the fit.
+pub fn scaled_sqrt(problem: &Problem, watch: &mut Watch<'_>) -> Result<ToeplitzStrategy> {
+    let (workload, steps) = (problem.workload(), problem.steps());
+    let core = sqrt_core(workload, steps)?;
+    let rows = row_scaling(&fit(workload, steps, &core, watch)?, steps);
+    let whole = ToeplitzStrategy::normalized("scaled-sqrt", workload, steps, core, rows)?;
+    if problem.times() <= 1 {
         return Ok(whole);
     }
-    let separation = participation.separation();
+    let separation = problem.participation().separation();
     let mut root = sqrt_coefficients(workload, steps)?;
     root.truncate(separation);
-    let fitted = minimize_coefficients(workload, steps, separation, participation, metric)?;
+    let fitted = minimize_coefficients(problem, separation, watch)?;
     // The best band without scaling is not always the best one with it.
-    let banded = |band| with_band(workload, steps, band, times);
-    let candidates = [banded(fitted)?, banded(root)?, whole.clone()];
-    Ok(least(candidates, participation, metric)?.unwrap_or(whole))
+    let candidates = [with_band(problem, fitted, watch)?, with_band(problem, root, watch)?, whole.clone()];
+    Ok(least(candidates, problem)?.unwrap_or(whole))
 }
 
-/// A banded core with fitted rows and column norms, for so many participations as far apart as the core has bands.
-fn with_band(workload: &Workload, steps: usize, band: Vec<f64>, times: usize) -> Result<ToeplitzStrategy> {
+/// A banded core with fitted rows and column norms, for participations as far apart as the core has bands.
+fn with_band(problem: &Problem, band: Vec<f64>, watch: &mut Watch<'_>) -> Result<ToeplitzStrategy> {
+    let (workload, steps, times) = (problem.workload(), problem.steps(), problem.times());
     let separation = band.len();
     // Long horizons are fitted at a smaller scale: fewer steps, less far apart.
     let length = steps.min(REPEATED_LIMIT);
@@ -132,7 +111,8 @@ fn with_band(workload: &Workload, steps: usize, band: Vec<f64>, times: usize) ->
         })
     };
     let inverse = core.inverse(length)?;
-    let parameters = minimize_error(workload, &inverse, &all_columns(length), vec![0.0; 6], candidate)?;
+    let parameters =
+        minimize_error(workload, &inverse, &all_columns(length), vec![0.0; 6], candidate, watch)?;
     let rows = row_scaling(&[parameters[0], parameters[1], parameters[2], parameters[3]], steps);
     let lengths = block_lengths(&parameters[4..], steps, separation);
     ToeplitzStrategy::of_lengths("scaled-sqrt", workload, steps, Core::Banded(band), rows, lengths)
@@ -158,8 +138,8 @@ fn heaviest_blocks(lengths: &[f64], block: usize, times: usize) -> f64 {
 /// The parameters that minimize E2 for a core, starting from no scaling at all.
 ///
 /// # Errors
-/// What the numeric core refuses.
-pub fn fit(workload: &Workload, steps: usize, core: &Core) -> Result<Parameters> {
+/// What the numeric core refuses, or a watch that stops the fit.
+pub fn fit(workload: &Workload, steps: usize, core: &Core, watch: &mut Watch<'_>) -> Result<Parameters> {
     let length = steps.min(FIT_LIMIT);
     if length < 2 {
         return Ok([0.0; 4]);
@@ -170,21 +150,23 @@ pub fn fit(workload: &Workload, steps: usize, core: &Core) -> Result<Parameters>
         let usable = rows.iter().all(|row| *row > 0.0 && row.is_finite());
         usable.then(|| (Scaling::normalizing_above(ALL_COLUMNS, &coefficients, rows), 1.0))
     };
-    let point =
-        minimize_error(workload, &core.inverse(length)?, &quadrature(length), vec![0.0; 4], normalized)?;
+    let (inverse, columns) = (core.inverse(length)?, quadrature(length));
+    let point = minimize_error(workload, &inverse, &columns, vec![0.0; 4], normalized, watch)?;
     Ok([point[0], point[1], point[2], point[3]])
 }
 
-/// The parameters that minimize `Δ² ‖B‖_F²` over the weighted columns of B, where the candidate says which scaling of the core they stand for and its `Δ²`.
+/// The parameters that minimize `Δ² ‖B‖_F²` over the weighted columns of B, where the candidate says which scaling of the
+/// core they stand for and its `Δ²`.
 ///
 /// # Errors
-/// What the numeric core refuses.
+/// What the numeric core refuses, or a watch that stops the fit.
 pub(super) fn minimize_error(
     workload: &Workload,
     inverse: &[f64],
     columns: &[(usize, f64)],
     start: Vec<f64>,
     candidate: impl Fn(&[f64]) -> Option<(Scaling, f64)>,
+    watch: &mut Watch<'_>,
 ) -> Result<Vec<f64>> {
     let length = inverse.len();
     let weights = match workload.kind() {
@@ -206,12 +188,14 @@ pub(super) fn minimize_error(
         squared_sensitivity * energies.iter().sum::<f64>() / length as f64
     };
     let options = Options { iterations: 40, relative_decrease: 1e-7, memory: 8 };
-    let minimum = minimize::lbfgs(
-        |point, gradient| minimize::numeric_gradient(error, point, 1e-4, gradient),
-        start,
-        options,
-    );
-    Ok(minimum.point)
+    let objective = |point: &[f64], gradient: &mut [f64]| {
+        let evaluate = |point: &[f64]| -> Result<f64> {
+            tell(watch, Progress::Evaluation)?;
+            Ok(error(point))
+        };
+        minimize::numeric_gradient(evaluate, point, 1e-4, gradient)
+    };
+    Ok(minimize::lbfgs(objective, start, options)?.point)
 }
 
 /// Every column, with weight 1.
@@ -249,7 +233,8 @@ fn quadrature(steps: usize) -> Vec<(usize, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::strategy::Strategy;
+    use crate::sensitivity::Participation;
+    use crate::strategy::{Strategy, unwatched};
 
     #[test]
     fn the_fit_comes_close_to_the_dense_optimum() {
@@ -261,7 +246,8 @@ mod tests {
             ("exp:1.1", 128, 2.156_712_598),
         ];
         for (text, steps, optimum) in rows {
-            let strategy = scaled_sqrt(&text.parse().unwrap(), steps).unwrap();
+            let problem = Problem::new(text.parse().unwrap(), steps).unwrap();
+            let strategy = scaled_sqrt(&problem, &mut unwatched).unwrap();
             let error = strategy.row_norms().unwrap().mean();
             let ratio = error / optimum;
             assert!((1.0..1.004).contains(&ratio), "{text} at {steps}: {ratio}");
@@ -272,13 +258,13 @@ mod tests {
     fn the_scaling_lowers_the_error_of_its_banded_core() {
         let participation = Participation::repeated(4, 25).unwrap();
         for text in ["count", "momentum:0.9", "average"] {
-            let workload: Workload = text.parse().unwrap();
+            let problem = Problem::new(text.parse().unwrap(), 100).unwrap().with_participation(participation);
             let error = |strategy: &ToeplitzStrategy| {
                 strategy.sensitivity(participation).unwrap().squared * strategy.row_norms().unwrap().mean()
             };
-            let scaled = scaled_repeated(&workload, 100, participation, Metric::Mse).unwrap();
-            let toeplitz = super::super::banded::banded(&workload, 100, participation, Metric::Mse).unwrap();
-            let normalized = normalized_repeated(&workload, 100, participation, Metric::Mse).unwrap();
+            let scaled = scaled_sqrt(&problem, &mut unwatched).unwrap();
+            let toeplitz = super::super::banded::banded(&problem, &mut unwatched).unwrap();
+            let normalized = normalized_sqrt(&problem).unwrap();
             assert!(
                 error(&scaled) < 0.99 * error(&toeplitz),
                 "{text}: {} {}",

@@ -19,8 +19,9 @@ use dp_linalg::rational::Rational;
 
 use super::scaled::{self, Parameters, row_scaling};
 use super::toeplitz::{Core, Scaling, ToeplitzStrategy, column_norms, for_each_row_norm, has_recurrence};
-use super::{Metric, blt, least};
-use crate::error::{Result, check_count};
+use super::{Progress, Watch, blt, least, tell};
+use crate::error::Result;
+use crate::problem::{Metric, Problem};
 use crate::sensitivity::{self, Participation};
 use crate::workload::{Kind, Workload};
 
@@ -72,57 +73,44 @@ const COUNT_MAX: &[Parameters] = &[
 const TABLE_FROM: f64 = 4.0;
 const TABLE_SPACING: f64 = 2.0;
 
-/// A rational core for twice the horizon, fitted rows, normalized columns; the default number of buffers.
-///
-/// The scaling is fitted to one participation: for more see [`repeated`].
+/// A rational core for twice the horizon, fitted rows, normalized columns; the default number of buffers. For several
+/// participations the fitted BLT with diagonals that fall in time, or the normalized one with a bounded sensitivity where that
+/// is better.
 ///
 /// # Complexity
 /// Milliseconds for the roots; the rows are tabulated for count and average, and take a hundred evaluations of
-/// O(k²) at each of up to 2048 steps otherwise.
+/// O(k²) at each of up to 2048 steps otherwise. For several participations some hundred evaluations of about `min(n, 256) · n`
+/// operations at up to 2048 steps.
 ///
 /// # Errors
-/// Zero steps.
+/// What the numeric core refuses, or a watch that stops the fit.
 ///
 /// # Example
 /// ```
-/// use dp_mechanisms::strategy::{Metric, Strategy, scaled_blt};
-/// use dp_mechanisms::Workload;
-/// let strategy = scaled_blt::scaled_blt(&Workload::count(), 4096, Metric::Mse)?;
+/// use dp_mechanisms::strategy::{Strategy, scaled_blt, unwatched};
+/// use dp_mechanisms::{Problem, Workload};
+/// let strategy = scaled_blt::scaled_blt(&Problem::new(Workload::count(), 4096)?, &mut unwatched)?;
 /// // The certified optimum over all strategies is 11.4906; the square root has 12.61.
 /// assert!(strategy.row_norms()?.mean() < 11.51);
 /// # Ok::<(), dp_mechanisms::Error>(())
 /// ```
-pub fn scaled_blt(workload: &Workload, steps: usize, metric: Metric) -> Result<ToeplitzStrategy> {
-    with_buffers(workload, steps, blt::default_buffers(steps), metric)
-}
-
-/// [`scaled_blt`] under a participation: the fitted BLT with diagonals that fall in time, or the normalized one with a
-/// bounded sensitivity where that is better.
-///
-/// # Complexity
-/// That of the BLT, and some hundred evaluations of about `min(n, 256) · n` operations at up to 2048 steps.
-///
-/// # Errors
-/// Zero steps.
-pub fn repeated(
-    workload: &Workload,
-    steps: usize,
-    participation: Participation,
-    metric: Metric,
-) -> Result<ToeplitzStrategy> {
-    let normalized = scaled_blt(workload, steps, metric)?;
-    let times = participation.times_within(steps);
+pub fn scaled_blt(problem: &Problem, watch: &mut Watch<'_>) -> Result<ToeplitzStrategy> {
+    let (workload, steps, times) = (problem.workload(), problem.steps(), problem.times());
+    let buffers = blt::default_buffers(steps);
+    let normalized = with_buffers(problem, buffers, watch)?;
     if times <= 1 {
         return Ok(normalized);
     }
-    let buffers = blt::default_buffers(steps);
-    let core = blt::fit(workload, steps, buffers, participation, metric)?;
+    let core = blt::fit(problem, buffers, watch)?;
     // Long horizons are fitted at a smaller scale: fewer steps, less far apart.
     let length = steps.min(FIT_LIMIT);
-    let shorter =
-        Participation::Repeated { times, separation: (participation.separation() * length).div_ceil(steps) };
-    let small =
-        if length < steps { blt::fit(workload, length, buffers, shorter, metric)? } else { core.clone() };
+    let separation = (problem.participation().separation() * length).div_ceil(steps);
+    let shorter = Participation::repeated(times, separation)?;
+    let small = if length < steps {
+        blt::fit(&problem.with_steps(length).with_participation(shorter), buffers, watch)?
+    } else {
+        core.clone()
+    };
     let coefficients = small.coefficients(length);
     let candidate = |parameters: &[f64]| {
         let (rows, columns) = falling(parameters, length);
@@ -134,14 +122,14 @@ pub fn repeated(
         })
     };
     let inverse = small.inverse()?.coefficients(length);
-    let parameters =
-        scaled::minimize_error(workload, &inverse, &scaled::all_columns(length), vec![0.25; 2], candidate)?;
+    let columns = scaled::all_columns(length);
+    let parameters = scaled::minimize_error(workload, &inverse, &columns, vec![0.25; 2], candidate, watch)?;
     let (rows, columns) = falling(&parameters, steps);
     let plain = ToeplitzStrategy::plain("scaled-blt", workload, steps, Core::Rational(core.clone()))?;
     let core = Core::Rational(core);
     let falling = ToeplitzStrategy::non_increasing("scaled-blt", workload, steps, core, rows, columns)?;
     let candidates = [Some(plain.clone()), falling, Some(normalized)].into_iter().flatten();
-    Ok(least(candidates, participation, metric)?.unwrap_or(plain))
+    Ok(least(candidates, problem)?.unwrap_or(plain))
 }
 
 /// Diagonals of D1 and D2 that do not increase: `e^{-p1² τ}` and `e^{-p2² τ}`.
@@ -159,33 +147,28 @@ fn falling(parameters: &[f64], steps: usize) -> (Vec<f64>, Vec<f64>) {
     (diagonal(parameters[0]), diagonal(parameters[1]))
 }
 
-/// [`scaled_blt`] with a given number of buffers.
+/// [`scaled_blt`] for one participation, with a given number of buffers.
 ///
 /// # Errors
-/// Zero steps or buffers.
-pub fn with_buffers(
-    workload: &Workload,
-    steps: usize,
-    buffers: usize,
-    metric: Metric,
-) -> Result<ToeplitzStrategy> {
-    check_count("steps", steps)?;
-    let core = core(workload, steps, buffers)?;
-    let parameters = match (workload.kind(), metric) {
+/// Zero buffers, or as [`scaled_blt`].
+pub fn with_buffers(problem: &Problem, buffers: usize, watch: &mut Watch<'_>) -> Result<ToeplitzStrategy> {
+    let (workload, steps) = (problem.workload(), problem.steps());
+    let core = core(workload, steps, buffers, watch)?;
+    let parameters = match (workload.kind(), problem.metric()) {
         (Kind::Count, Metric::Mse) => tabulated(COUNT_MEAN, steps),
         (Kind::Count, Metric::Max) => tabulated(COUNT_MAX, steps),
         (Kind::Average, Metric::Mse) => tabulated(AVERAGE_MEAN, steps),
-        _ => fit(workload, steps.min(FIT_LIMIT), buffers, metric)?,
+        _ => fit(&problem.with_steps(steps.min(FIT_LIMIT)), buffers, watch)?,
     };
     let log_row = |step: usize| scaled::log_row(&parameters, step, steps);
     ToeplitzStrategy::smooth("scaled-blt", workload, steps, core, log_row)
 }
 
-fn core(workload: &Workload, steps: usize, buffers: usize) -> Result<Rational> {
-    let count = Workload::count();
+fn core(workload: &Workload, steps: usize, buffers: usize, watch: &mut Watch<'_>) -> Result<Rational> {
     // Row scaling makes the average of the count; the core need not do it once more.
-    let core_of = if *workload.kind() == Kind::Average { &count } else { workload };
-    blt::fit(core_of, 2 * steps, buffers, Participation::Single, Metric::Mse)
+    let average = *workload.kind() == Kind::Average;
+    let core_of = if average { Workload::count() } else { workload.clone() };
+    blt::fit(&Problem::new(core_of, 2 * steps)?, buffers, watch)
 }
 
 /// A tabulated row scaling, linear in the logarithm of the horizon between the tabulated ones and beyond.
@@ -199,14 +182,15 @@ fn tabulated(table: &[Parameters], steps: usize) -> Parameters {
 /// The parameters that minimize the metric, starting from those of the count.
 ///
 /// # Errors
-/// What the numeric core refuses.
-fn fit(workload: &Workload, steps: usize, buffers: usize, metric: Metric) -> Result<Parameters> {
+/// What the numeric core refuses, or a watch that stops the fit.
+fn fit(problem: &Problem, buffers: usize, watch: &mut Watch<'_>) -> Result<Parameters> {
+    let (workload, steps, metric) = (problem.workload(), problem.steps(), problem.metric());
     if steps < 2 {
         return Ok([0.0; 4]);
     }
-    let core = core(workload, steps, buffers)?;
+    let core = core(workload, steps, buffers, watch)?;
     if !has_recurrence(workload) {
-        return scaled::fit(workload, steps, &Core::Rational(core));
+        return scaled::fit(workload, steps, &Core::Rational(core), watch);
     }
     let inverse = core.inverse()?;
     // Squared norms in units of the scale, so that high powers stay within range.
@@ -229,13 +213,15 @@ fn fit(workload: &Workload, steps: usize, buffers: usize, metric: Metric) -> Res
     let mut point = tabulated(start, steps).to_vec();
     let mut scale = 1.0;
     for &exponent in metric.power_means() {
-        let minimum = minimize::lbfgs(
-            |point, gradient| {
-                minimize::numeric_gradient(|p| power_mean(p, exponent, scale), point, 1e-4, gradient)
-            },
-            point,
-            Options { iterations: 60, relative_decrease: 1e-8, memory: 8 },
-        );
+        let objective = |point: &[f64], gradient: &mut [f64]| {
+            let evaluate = |point: &[f64]| -> Result<f64> {
+                tell(watch, Progress::Evaluation)?;
+                Ok(power_mean(point, exponent, scale))
+            };
+            minimize::numeric_gradient(evaluate, point, 1e-4, gradient)
+        };
+        let options = Options { iterations: 60, relative_decrease: 1e-8, memory: 8 };
+        let minimum = minimize::lbfgs(objective, point, options)?;
         point = minimum.point;
         scale = minimum.value;
     }
@@ -245,7 +231,15 @@ fn fit(workload: &Workload, steps: usize, buffers: usize, metric: Metric) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::strategy::Strategy;
+    use crate::strategy::{Strategy, unwatched};
+
+    fn problem(workload: &Workload, steps: usize) -> Problem {
+        Problem::new(workload.clone(), steps).unwrap()
+    }
+
+    fn built(problem: &Problem) -> ToeplitzStrategy {
+        scaled_blt(problem, &mut unwatched).unwrap()
+    }
 
     fn error(strategy: &dyn Strategy) -> f64 {
         strategy.sensitivity(Participation::Single).unwrap().squared * strategy.row_norms().unwrap().mean()
@@ -261,7 +255,7 @@ mod tests {
             (2048, 10.063_582),
             (4096, 11.490_55),
         ] {
-            let ratio = error(&scaled_blt(&Workload::count(), steps, Metric::Mse).unwrap()) / optimum;
+            let ratio = error(&built(&problem(&Workload::count(), steps))) / optimum;
             assert!((1.0..1.002).contains(&ratio), "{steps}: {ratio}");
         }
     }
@@ -271,12 +265,13 @@ mod tests {
         let count = Workload::count();
         for steps in [16, 100, 256, 1024] {
             let buffers = blt::default_buffers(steps);
-            let fitted = fit(&count, steps, buffers, Metric::Mse).unwrap();
-            let core = Core::Rational(core(&count, steps, buffers).unwrap());
+            let problem = problem(&count, steps);
+            let fitted = fit(&problem, buffers, &mut unwatched).unwrap();
+            let core = Core::Rational(core(&count, steps, buffers, &mut unwatched).unwrap());
             let best =
                 ToeplitzStrategy::normalized("scaled-blt", &count, steps, core, row_scaling(&fitted, steps))
                     .unwrap();
-            let table = scaled_blt(&count, steps, Metric::Mse).unwrap();
+            let table = built(&problem);
             let ratio = error(&table) / error(&best);
             assert!(ratio < 1.0 + 1e-4, "{steps}: {ratio}");
         }
@@ -288,7 +283,7 @@ mod tests {
             let workload: Workload = text.parse().unwrap();
             for steps in [3, 20, 100, 700, 3000, 30_000, 100_000, 600_000] {
                 let bound = crate::certificate::banded_bound(&workload, steps).unwrap().unwrap().lower_bound;
-                let ratio = error(&scaled_blt(&workload, steps, Metric::Mse).unwrap()) / bound;
+                let ratio = error(&built(&problem(&workload, steps))) / bound;
                 assert!((1.0..1.005).contains(&ratio), "{text} {steps}: {ratio}");
             }
         }
@@ -297,9 +292,9 @@ mod tests {
     #[test]
     fn other_workloads_gain_as_well() {
         for text in ["exp:1.01", "average", "poly:0.5", "momentum:0.9"] {
-            let workload: Workload = text.parse().unwrap();
-            let plain = blt::blt(&workload, 500, Participation::Single, Metric::Mse).unwrap();
-            let scaled = scaled_blt(&workload, 500, Metric::Mse).unwrap();
+            let problem = problem(&text.parse().unwrap(), 500);
+            let plain = blt::blt(&problem, &mut unwatched).unwrap();
+            let scaled = built(&problem);
             let (plain, scaled) = (error(&plain), error(&scaled));
             assert!(scaled < plain, "{text}: {scaled} {plain}");
         }
@@ -309,14 +304,14 @@ mod tests {
     fn falling_diagonals_improve_the_blt_under_repeated_participation() {
         let participation = Participation::repeated(4, 50).unwrap();
         for (text, share) in [("count", 1.0 + 1e-12), ("momentum:0.9", 0.99)] {
-            let workload: Workload = text.parse().unwrap();
+            let problem = problem(&text.parse().unwrap(), 200).with_participation(participation);
             let error = |strategy: &ToeplitzStrategy| {
                 let sensitivity = strategy.sensitivity(participation).unwrap();
                 assert!(sensitivity.exact, "{text}");
                 sensitivity.squared * strategy.row_norms().unwrap().mean()
             };
-            let plain = blt::blt(&workload, 200, participation, Metric::Mse).unwrap();
-            let scaled = repeated(&workload, 200, participation, Metric::Mse).unwrap();
+            let plain = blt::blt(&problem, &mut unwatched).unwrap();
+            let scaled = built(&problem);
             let (scaled, plain) = (error(&scaled), error(&plain));
             assert!(scaled < share * plain, "{text}: {scaled} {plain}");
         }
@@ -324,9 +319,11 @@ mod tests {
 
     #[test]
     fn fitting_to_the_largest_row_lowers_it() {
-        let count = Workload::count();
-        let mean = scaled_blt(&count, 256, Metric::Mse).unwrap().row_norms().unwrap().max();
-        let largest = scaled_blt(&count, 256, Metric::Max).unwrap().row_norms().unwrap().max();
+        let largest_of = |metric| {
+            let problem = problem(&Workload::count(), 256).with_metric(metric);
+            built(&problem).row_norms().unwrap().max()
+        };
+        let (mean, largest) = (largest_of(Metric::Mse), largest_of(Metric::Max));
         // The optimum over all strategies is 6.415.
         assert!(largest < 6.47 && mean > 7.6, "{largest} {mean}");
     }

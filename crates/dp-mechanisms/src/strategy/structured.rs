@@ -23,9 +23,10 @@ use ndarray::{Array2, ArrayView2, Axis};
 use rayon::prelude::*;
 
 use super::optimal::{Optimal, of_normalized_columns};
-use super::{Factorization, Metric, NoiseFilter, RowNorms, Strategy, check_materializable, least};
+use super::{Factorization, NoiseFilter, RowNorms, Strategy, Watch, check_materializable, least};
 use crate::error::{Result, check_count};
 use crate::noise::{Side, UnitNoise};
+use crate::problem::{Metric, Problem};
 use crate::sensitivity::{self, Participation, Sensitivity};
 use crate::workload::{InverseStream, Kind, Workload};
 
@@ -218,32 +219,20 @@ pub struct Structured {
 }
 
 impl Structured {
-    /// Compresses the strategy of least mean squared error to the default shape.
+    /// Compresses the strategy of least mean squared error to the default shape; for several participations that of least
+    /// error under them, or the one for a single participation where its compression serves them better.
     ///
     /// # Errors
-    /// As [`Structured::of`] and [`Optimal::mean`].
-    pub fn new(workload: &Workload, steps: usize) -> Result<Self> {
-        Self::of(&Optimal::mean(workload, steps)?, Shape::for_steps(steps))
-    }
-
-    /// Compresses the strategy of least error under a participation, or that of a single one where its compression
-    /// serves the participation better.
-    ///
-    /// # Errors
-    /// As [`Structured::of`] and [`Optimal::repeated`].
-    pub fn repeated(
-        workload: &Workload,
-        steps: usize,
-        participation: Participation,
-        metric: Metric,
-    ) -> Result<Self> {
-        let single = Self::new(workload, steps)?;
-        if participation.times_within(steps) <= 1 {
+    /// As [`Structured::of`] and [`Optimal::new`].
+    pub fn new(problem: &Problem, watch: &mut Watch<'_>) -> Result<Self> {
+        let shape = Shape::for_steps(problem.steps());
+        let once = problem.clone().with_participation(Participation::Single).with_metric(Metric::Mse);
+        let single = Self::of(&Optimal::new(&once, watch)?, shape)?;
+        if problem.times() <= 1 {
             return Ok(single);
         }
-        let optimal = Optimal::repeated(workload, steps, participation, metric)?;
-        let repeated = Self::of(&optimal, Shape::for_steps(steps))?;
-        Ok(least([repeated, single.clone()], participation, metric)?.unwrap_or(single))
+        let repeated = Self::of(&Optimal::new(problem, watch)?, shape)?;
+        Ok(least([repeated, single.clone()], problem)?.unwrap_or(single))
     }
 
     /// Compresses a given optimal strategy. Its columns keep the norms that they have there.
@@ -433,6 +422,11 @@ impl NoiseFilter for Compression {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::strategy::unwatched;
+
+    fn optimal(workload: &Workload, steps: usize) -> Optimal {
+        Optimal::new(&Problem::new(workload.clone(), steps).unwrap(), &mut unwatched).unwrap()
+    }
 
     #[test]
     fn the_published_losses_are_reached() {
@@ -441,7 +435,7 @@ mod tests {
         for (steps, optimum, published, diagonals, rank) in rows {
             let shape = Shape::for_steps(steps);
             assert_eq!(shape, Shape { diagonals, rank });
-            let optimal = Optimal::mean(&Workload::count(), steps).unwrap();
+            let optimal = optimal(&Workload::count(), steps);
             let strategy = Structured::of(&optimal, shape).unwrap();
             let loss = (steps as f64 * strategy.row_norms().unwrap().mean()).sqrt();
             assert!(loss > optimum * (1.0 - 1e-5) && loss < optimum * 1.0002, "{steps}: {loss}");
@@ -469,7 +463,7 @@ mod tests {
         for text in ["count", "average", "window:5", "exp:1.2", "poly:1", "momentum:0.5"] {
             let workload: Workload = text.parse().unwrap();
             let matrix = workload.materialize(steps).unwrap();
-            let optimal = Optimal::mean(&workload, steps).unwrap();
+            let optimal = optimal(&workload, steps);
             for (diagonals, rank) in
                 [(1, 0), (1, 1), (4, 2), (steps - 1, 3), (steps, 3), (2 * steps, 40), (2, 40)]
             {
@@ -495,14 +489,15 @@ mod tests {
 
     #[test]
     fn bounds_and_refusals() {
-        let optimal = Optimal::mean(&Workload::count(), 20).unwrap();
+        let optimal = optimal(&Workload::count(), 20);
         assert!(Structured::of(&optimal, Shape { diagonals: 0, rank: 2 }).is_err());
         let strategy = Structured::of(&optimal, Shape { diagonals: 3, rank: 2 }).unwrap();
         let single = strategy.sensitivity(Participation::Single).unwrap().squared;
         assert!((1.0..1.0 + 1e-12).contains(&single));
         let twice = strategy.sensitivity(Participation::repeated(2, 5).unwrap()).unwrap().squared;
         assert!(twice > 2.0 && twice < 4.0 + 1e-9, "{twice}");
-        let one = Structured::new(&Workload::count(), 1).unwrap();
+        let problem = Problem::new(Workload::count(), 1).unwrap();
+        let one = Structured::new(&problem, &mut unwatched).unwrap();
         assert!((one.row_norms().unwrap().mean() - 1.0).abs() < 1e-12);
     }
 }

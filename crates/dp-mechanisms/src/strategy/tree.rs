@@ -6,8 +6,9 @@ use dp_linalg::tree::{Node, dyadic_nodes, levels};
 use ndarray::{Array2, s};
 
 use super::{Factorization, Measurement, NoiseFilter, RowNorms, Strategy, check_materializable};
-use crate::error::{Error, Result, check_count};
+use crate::error::{Error, Result};
 use crate::noise::{Side, UnitNoise};
+use crate::problem::Problem;
 use crate::sensitivity::{Participation, Sensitivity};
 use crate::workload::{Kind, Workload};
 
@@ -33,8 +34,8 @@ use crate::workload::{Kind, Workload};
 /// # Example
 /// ```
 /// use dp_mechanisms::strategy::{Strategy, tree::BinaryTree};
-/// use dp_mechanisms::{Participation, Workload};
-/// let tree = BinaryTree::new(&Workload::count(), 1000)?;
+/// use dp_mechanisms::{Participation, Problem, Workload};
+/// let tree = BinaryTree::new(&Problem::new(Workload::count(), 1000)?);
 /// assert_eq!(tree.sensitivity(Participation::Single)?.squared, 10.0);
 /// assert_eq!(tree.row_norms()?.at(999 - 1), Some(8.0)); // 999 = 0b1111100111
 /// # Ok::<(), dp_mechanisms::Error>(())
@@ -46,12 +47,9 @@ pub struct BinaryTree {
 }
 
 impl BinaryTree {
-    /// The tree over the given number of steps.
-    ///
-    /// # Errors
-    /// Zero steps.
-    pub fn new(workload: &Workload, steps: usize) -> Result<Self> {
-        Ok(Self { workload: workload.clone(), steps: check_count("steps", steps)? })
+    /// The tree over the problem's steps.
+    pub fn new(problem: &Problem) -> Self {
+        Self { workload: problem.workload().clone(), steps: problem.steps() }
     }
 
     /// `B = A C⁻¹`, column by column.
@@ -438,7 +436,7 @@ mod tests {
         for weights in [&[1.0, 0.5, -0.25, 2.0][..], &[1.0][..], &[1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]] {
             let workload = Workload::weights(weights).unwrap();
             for steps in [1, 2, 3, 7, 8, 33] {
-                let tree = BinaryTree::new(&workload, steps).unwrap();
+                let tree = BinaryTree::new(&Problem::new(workload.clone(), steps).unwrap());
                 let rows = norms::row_squared_norms(tree.decoder().unwrap().view());
                 for (fast, slow) in tree.row_norms().unwrap().iter().zip(&rows) {
                     assert!((fast - slow).abs() <= 1e-13 * slow, "{steps}: {fast} {slow}");

@@ -5,9 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow};
 use dp_apps::graph::{CutEncoding, EdgeUpdate, clip, karate_club, project};
 use dp_mechanisms::noise::UnitNoise;
-use dp_mechanisms::{
-    Budget, GaussianSource, Mechanism, Participation, Plan, Relation, Seed, Workload, strategy,
-};
+use dp_mechanisms::{Budget, GaussianSource, Mechanism, Method, Plan, Problem, Relation, Seed, Workload};
 use petgraph::visit::EdgeRef;
 use plotters::prelude::*;
 use serde::Serialize;
@@ -44,7 +42,7 @@ pub(super) fn run(directory: &Path, json: bool) -> Result<()> {
     let vertices = club.node_count();
     let encoding = CutEncoding::with_weights(vertices, 0.0, 1.0)?;
     let pairs = encoding.pairs();
-    let count = strategy::build("normalized-sqrt", &Workload::count(), WEEKS, Participation::Single)?;
+    let count = Method::NormalizedSqrt.build(&Problem::new(Workload::count(), WEEKS)?)?;
     let plan =
         Plan::new(count, encoding.footprint(Relation::ZeroOut)?, Budget::approximate(EPSILON, DELTA)?)?;
     let mut mechanism = Mechanism::reproducible(plan, encoding.dimension(), Seed::reproducible(SEED))?;

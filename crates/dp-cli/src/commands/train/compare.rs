@@ -10,7 +10,7 @@ use dp_mechanisms::{Budget, Relation, Strategy};
 use serde::Serialize;
 
 use super::{Learning, progress, spinner};
-use crate::arguments::Usage;
+use crate::arguments::{self, Usage};
 use crate::output::{self, Table};
 use crate::plot::{self, Dots, Measured};
 
@@ -218,7 +218,7 @@ fn strategy(trainer: &Trainer<'_>, text: &str) -> Result<Option<Arc<dyn Strategy
             return Err(Usage::error(anyhow!("`{other}` is neither momentum nor count, in `{text}`")));
         }
     };
-    trainer.strategy(name, aim).map(Some).map_err(Usage::error)
+    trainer.strategy(arguments::method(name)?, aim).map(Some).map_err(Usage::error)
 }
 
 fn label(name: &str) -> String {

@@ -12,12 +12,13 @@ use proptest::prelude::*;
 use super::*;
 use crate::noise::Seed;
 use crate::sensitivity::{Footprint, Participation, Relation};
-use crate::strategy::{self, Strategy};
+use crate::strategy::Strategy;
 use crate::workload::Workload;
+use crate::{Method, Problem};
 
 fn build(name: &str, workload: &str, steps: usize) -> crate::Result<Arc<dyn Strategy>> {
     let workload: Workload = workload.parse()?;
-    strategy::build(name, &workload, steps, Participation::Single)
+    name.parse::<Method>().unwrap().build(&Problem::new(workload.clone(), steps).unwrap())
 }
 
 fn scalar(low: f64, high: f64) -> Footprint {
@@ -85,7 +86,7 @@ fn by_big_integers(plan: &ExactPlan, inputs: &[Vec<i64>]) -> Vec<Vec<BigInt>> {
 #[test]
 fn measurements_at_the_extremes_of_the_bounds_are_those_of_big_integers() {
     let mut covered = 0;
-    for name in strategy::NAMES {
+    for name in Method::ALL.iter().map(|method| method.name()) {
         for workload in ["count", "average", "window:40", "poly:0.5"] {
             for grid in [1.0, 1e-3, 2.0_f64.powi(-18)] {
                 let Ok(plan) = plan(name, workload, 150, 2, grid) else { continue };
@@ -129,7 +130,7 @@ fn sensitivities_are_exact_or_above_for_every_admissible_change() {
         ["single", "2:1", "2:3", "3:2", "8:1"].iter().map(|text| text.parse().unwrap()).collect();
     let n = 8_usize;
     let mut covered = 0;
-    for name in strategy::NAMES {
+    for name in Method::ALL.iter().map(|method| method.name()) {
         for workload in ["count", "average", "window:3", "exp:1.5", "momentum:0.9"] {
             let Ok(strategy) = build(name, workload, n) else { continue };
             let Ok(integer) = IntegerStrategy::new(&strategy, ENTRY_BITS) else { continue };
@@ -158,7 +159,7 @@ fn sensitivities_are_exact_or_above_for_every_admissible_change() {
                 }
                 assert!(bound >= worst, "{name} {workload} {participation}: {bound} < {worst}");
                 assert!(absolute >= worst_absolute, "{name} {workload} {participation}");
-                if *participation == Participation::Single || (name == &"sqrt" && workload == "count") {
+                if *participation == Participation::Single || (name == "sqrt" && workload == "count") {
                     assert_eq!(bound, worst, "{name} {workload} {participation}");
                 }
             }
@@ -169,7 +170,7 @@ fn sensitivities_are_exact_or_above_for_every_admissible_change() {
 
 #[test]
 fn releases_are_the_statistic_plus_noise_of_the_stated_size() {
-    for name in strategy::NAMES {
+    for name in Method::ALL.iter().map(|method| method.name()) {
         for workload in ["count", "average", "window:5", "exp:1.2", "momentum:0.8", "poly:0.7"] {
             let steps = 40;
             let Ok(plan) = plan(name, workload, steps, 1, 0.125) else { continue };
@@ -256,7 +257,7 @@ fn plans_that_cannot_be_exact_are_refused() {
     assert!(make(ball, 3, 0.01, BUDGET).is_ok());
     for weights in [[1e30, 1.0], [1e-200, 1e-201]] {
         let workload = Workload::weights(&weights).unwrap();
-        let output = strategy::build("output", &workload, 2, Participation::Single).unwrap();
+        let output = Method::Output.build(&Problem::new(workload.clone(), 2).unwrap()).unwrap();
         assert!(ExactPlan::new(&output, scalar(0.0, 1.0), 1, 1.0, BUDGET).is_err(), "{weights:?}");
     }
     let full = build("honaker-full", "count", 64).unwrap();
@@ -318,7 +319,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn any_plan_is_refused_or_has_enough_noise(
-        name in prop::sample::select(strategy::NAMES),
+        method in prop::sample::select(Method::ALL),
         steps in 1_usize..40,
         log_bound in -20.0_f64..40.0,
         log_grid in -60.0_f64..20.0,
@@ -332,7 +333,7 @@ proptest! {
             _ => ExactBudget::Pure { epsilon },
         };
         let footprint = Footprint::scalar(-bound, bound, Relation::ZeroOut, Participation::Single).unwrap();
-        let made = build(name, "count", steps)
+        let made = build(method.name(), "count", steps)
             .and_then(|strategy| ExactPlan::new(&strategy, footprint, 1, grid, budget));
         prop_assume!(made.is_ok());
         let plan = made.unwrap();

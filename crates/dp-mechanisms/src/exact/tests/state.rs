@@ -24,7 +24,7 @@ fn releases(mechanism: &mut ExactMechanism, steps: usize) -> Vec<[f64; 2]> {
 fn resuming_at_every_step_equals_never_stopping() {
     let steps = 17;
     let mut covered = 0;
-    for name in strategy::NAMES {
+    for name in Method::ALL.iter().map(|method| method.name()) {
         for workload in ["count", "average", "window:4", "poly:0.5"] {
             let Ok(plan) = plan(name, workload, steps, 2, 0.125) else { continue };
             covered += 1;
@@ -128,10 +128,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
     fn refused_inputs_leave_no_trace(
-        name in prop::sample::select(strategy::NAMES),
+        method in prop::sample::select(Method::ALL),
         script in prop::collection::vec((prop::collection::vec(bad(), 0..3), -1.0..=2.0, -1.0..=2.0), 1..20),
     ) {
-        let plan = plan(name, "window:3", script.len(), 2, 0.01);
+        let plan = plan(method.name(), "window:3", script.len(), 2, 0.01);
         prop_assume!(plan.is_ok());
         let plan = plan.unwrap();
         let mut touched = ExactMechanism::reproducible(plan.clone(), Seed::reproducible(1)).unwrap();

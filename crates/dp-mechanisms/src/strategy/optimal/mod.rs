@@ -3,7 +3,7 @@
 //! It serves every workload and every metric, proves by duality how close to the optimum it is, and is the yardstick
 //! for all others. Its price is dense: O(n³) to find, O(n² + n·d) memory, O(t·d) operations at step t.
 //!
-//! Under repeated participation ([`Optimal::repeated`]) the sensitivity is that of the heaviest set of steps one person can
+//! Under repeated participation the sensitivity is that of the heaviest set of steps one person can
 //! take, and the program another one: over X with as many bands as the participations are apart, in `repeated`. Its noise
 //! is a forward substitution over the last b steps. The lower bound beside it is proved in `regular`.
 
@@ -17,11 +17,12 @@ use std::sync::Arc;
 use dp_linalg::{dense, norms};
 use ndarray::{Array2, Axis};
 
-pub use program::{Certificate, Method, Objective, Optimum, Options, solve};
+pub use program::{Ascent, Certificate, Objective, Optimum, Options, solve};
 
 use super::toeplitz::sqrt_coefficients;
-use super::{Factorization, Metric, NoiseFilter, RowNorms, Strategy, check_materializable, scaled};
-use crate::error::{Result, check_count};
+use super::{Factorization, NoiseFilter, RowNorms, Strategy, Watch, check_materializable, scaled, unwatched};
+use crate::error::Result;
+use crate::problem::{Metric, Problem};
 use crate::sensitivity::{self, Participation, Sensitivity};
 use crate::workload::Workload;
 use crate::{bounds, certificate};
@@ -34,8 +35,9 @@ use crate::{bounds, certificate};
 ///
 /// # Example
 /// ```
-/// use dp_mechanisms::{Workload, strategy::optimal::Optimal};
-/// let optimal = Optimal::mean(&Workload::count(), 64)?;
+/// use dp_mechanisms::strategy::{optimal::Optimal, unwatched};
+/// use dp_mechanisms::{Problem, Workload};
+/// let optimal = Optimal::new(&Problem::new(Workload::count(), 64)?, &mut unwatched)?;
 /// assert!((optimal.certificate().error - 4.409397).abs() < 1e-5 && optimal.certificate().gap() < 1e-6);
 /// # Ok::<(), dp_mechanisms::Error>(())
 /// ```
@@ -54,34 +56,24 @@ pub struct Optimal {
 }
 
 impl Optimal {
-    /// The strategy with the smallest mean squared error, to a relative gap of 1e-6.
-    ///
-    /// # Errors
-    /// As [`Optimal::new`].
-    pub fn mean(workload: &Workload, steps: usize) -> Result<Self> {
-        Self::new(workload, steps, &Objective::Mean, Options::default(), &mut |_, _| ())
-    }
-
-    /// The strategy that minimizes the objective. `progress` is called after every eigendecomposition with their
-    /// number and the relative duality gap.
+    /// The strategy that minimizes an objective for one participation, whatever the problem's metric.
     ///
     /// # Complexity
     /// See [`solve`]; from the start that is chosen here a handful of steps.
     ///
     /// # Errors
-    /// Zero steps, more than [`super::MATERIALIZE_LIMIT`] of them, or as [`solve`].
-    pub fn new(
-        workload: &Workload,
-        steps: usize,
+    /// More than [`super::MATERIALIZE_LIMIT`] steps, or as [`solve`].
+    pub fn for_objective(
+        problem: &Problem,
         objective: &Objective,
         options: Options,
-        progress: &mut dyn FnMut(usize, f64),
+        watch: &mut Watch<'_>,
     ) -> Result<Self> {
-        check_count("steps", steps)?;
+        let (workload, steps) = (problem.workload(), problem.steps());
         check_materializable(steps)?;
         let matrix = workload.materialize(steps)?;
         let start = start(workload, steps)?;
-        let optimum = solve(matrix.view(), objective, &start, options, progress)?;
+        let optimum = solve(matrix.view(), objective, &start, options, watch)?;
         let Optimum { mut strategy, column_weights, certificate, .. } = optimum;
         for mut column in strategy.axis_iter_mut(Axis(1)) {
             let norm = norms::round_up_sum_of_squares(&column.to_vec()).sqrt().next_up();
@@ -104,50 +96,33 @@ impl Optimal {
         })
     }
 
-    /// The strategy for the metric under a participation: the single program for one, and for several the best of what
-    /// is affordable — the banded program of `repeated`, and the single optimum, which wins where people take part a few
-    /// times at short distances within a long stream.
+    /// The strategy of least error, to a relative gap of 1e-6: the single program for one participation, and for several
+    /// the best of what is affordable — the banded program of `repeated`, and the single optimum, which wins where people
+    /// take part a few times at short distances within a long stream.
     ///
     /// # Complexity
-    /// Some hundred evaluations of the banded program, each two products of n×n matrices, and about twenty
-    /// eigendecompositions; a few seconds for 512 steps.
+    /// A handful of eigendecompositions. For several participations some hundred evaluations of the banded program, each
+    /// two products of n×n matrices, and about twenty eigendecompositions; a few seconds for 512 steps.
     ///
     /// # Errors
-    /// As [`Optimal::new`].
-    pub fn repeated(
-        workload: &Workload,
-        steps: usize,
-        participation: Participation,
-        metric: Metric,
-    ) -> Result<Self> {
-        Self::repeated_watched(workload, steps, participation, metric, &mut |_, _| ())
-    }
-
-    /// [`Optimal::repeated`], with a report after every eigendecomposition of the single program as in [`Optimal::new`].
-    ///
-    /// # Errors
-    /// As [`Optimal::new`].
-    pub fn repeated_watched(
-        workload: &Workload,
-        steps: usize,
-        participation: Participation,
-        metric: Metric,
-        progress: &mut dyn FnMut(usize, f64),
-    ) -> Result<Self> {
+    /// As [`Optimal::for_objective`].
+    pub fn new(problem: &Problem, watch: &mut Watch<'_>) -> Result<Self> {
+        let (workload, steps, metric) = (problem.workload(), problem.steps(), problem.metric());
+        let participation = problem.participation();
         let objective = match metric {
             Metric::Mse => Objective::Mean,
             Metric::Max => Objective::Max,
         };
-        let single = Self::new(workload, steps, &objective, Options::default(), progress)?;
-        if participation.times_within(steps) <= 1 {
+        let single = Self::for_objective(problem, &objective, Options::default(), watch)?;
+        if problem.times() <= 1 {
             return Ok(single);
         }
         let matrix = workload.materialize(steps)?;
         let start = repeated_start(workload, steps);
         let repeated::Banded { strategy, row_weights } =
-            repeated::solve(matrix.view(), &start, participation, metric)?;
+            repeated::solve(matrix.view(), &start, problem, watch)?;
         let weighted = &matrix * &row_weights.mapv(f64::sqrt).insert_axis(Axis(1));
-        let (regular, used) = regular::lower_bound(weighted.view(), strategy.view(), participation)?;
+        let (regular, used) = regular::lower_bound(weighted.view(), strategy.view(), participation, watch)?;
         let decoder = dense::matmul(matrix.view(), dense::inverse_lower(strategy.view())?.view());
         let rows = RowNorms::exact(norms::row_squared_norms(decoder.view()).to_vec());
         let column_weights = bounds::dual_weights(decoder.view(), strategy.view())?;
@@ -202,7 +177,8 @@ pub fn start(workload: &Workload, steps: usize) -> Result<Vec<f64>> {
 /// What the numeric core refuses.
 pub fn scaled_sqrt_start(workload: &Workload, steps: usize) -> Result<Vec<f64>> {
     let usable = |weights: &Vec<f64>| weights.iter().all(|weight| weight.is_normal() && *weight > 0.0);
-    if let Ok(strategy) = scaled::scaled_sqrt(workload, steps) {
+    let problem = Problem::new(workload.clone(), steps)?;
+    if let Ok(strategy) = scaled::scaled_sqrt(&problem, &mut unwatched) {
         let Factorization { decoder, strategy } = strategy.materialize()?;
         let weights = bounds::dual_weights(decoder.view(), strategy.view())?;
         if usable(&weights) {

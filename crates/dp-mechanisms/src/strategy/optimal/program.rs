@@ -29,6 +29,7 @@ use dp_linalg::norms;
 use ndarray::{Array1, Array2, ArrayView2, Axis, Zip, concatenate, s};
 
 use crate::error::{Error, Result, check_positive};
+use crate::strategy::{Progress, Watch, tell};
 
 /// What is minimized.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,7 +44,7 @@ pub enum Objective {
 
 /// How the dual is climbed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Method {
+pub enum Ascent {
     /// Newton's method with a safeguarded step.
     Newton,
     /// `v ← diag((D^{1/2} AᵀWA D^{1/2})^{1/2})`, which needs no second derivative and many more steps.
@@ -58,12 +59,12 @@ pub struct Options {
     /// The largest number of eigendecompositions.
     pub eigendecompositions: usize,
     /// How to get there.
-    pub method: Method,
+    pub ascent: Ascent,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { tolerance: 1e-6, eigendecompositions: 60, method: Method::Newton }
+        Self { tolerance: 1e-6, eigendecompositions: 60, ascent: Ascent::Newton }
     }
 }
 
@@ -126,21 +127,21 @@ const NODE_STEP: f64 = 1.5;
 
 /// Solves the program for any lower-triangular workload from the given column weights.
 ///
-/// `progress` is called after every eigendecomposition with their number and the gap so far.
+/// The watch is told of every eigendecomposition.
 ///
 /// # Complexity
 /// One eigendecomposition and about a dozen symmetric products of n×n matrices for each step (2n×n for
 /// [`Objective::Max`]); eight matrices of memory.
 ///
 /// # Errors
-/// Weights of the wrong number or sign, or what the numeric core refuses. Reaching the limit of eigendecompositions
+/// Weights of the wrong number or sign, what the numeric core refuses, or a watch that stops the program. Reaching the limit of eigendecompositions
 /// is not an error: the certificate says what the best point found is worth.
 pub fn solve(
     workload: ArrayView2<'_, f64>,
     objective: &Objective,
     start: &[f64],
     options: Options,
-    progress: &mut dyn FnMut(usize, f64),
+    watch: &mut Watch<'_>,
 ) -> Result<Optimum> {
     check_positive("tolerance", options.tolerance)?;
     let steps = workload.nrows();
@@ -157,17 +158,17 @@ pub fn solve(
     let mut used = 1;
     // The bound and the primal point need not be best at the same step.
     let (mut highest, mut lowest) = (Rc::clone(&base), Rc::clone(&base));
-    let mut ascent: Option<Ascent> = None;
+    let mut shorter: Option<Climb> = None;
     loop {
         let certificate =
             Certificate { error: lowest.error, lower_bound: highest.lower_bound, eigendecompositions: used };
-        progress(used, certificate.gap());
+        tell(watch, Progress::Optimum { eigendecompositions: used, gap: certificate.gap() })?;
         if certificate.gap() <= options.tolerance || used >= options.eigendecompositions {
             return finish(&highest, &lowest, certificate);
         }
-        let Ascent { direction, step, barrier } = match ascent.take() {
+        let Climb { direction, step, barrier } = match shorter.take() {
             Some(shorter) => shorter,
-            None => Ascent::from(&base, options.method, program.barrier(&certificate, options.tolerance))?,
+            None => Climb::from(&base, options.ascent, program.barrier(&certificate, options.tolerance))?,
         };
         if !(step > SMALLEST_STEP && direction.iter().all(|change| change.is_finite())) {
             return finish(&highest, &lowest, certificate);
@@ -183,7 +184,7 @@ pub fn solve(
         if point.merit(barrier) >= base.merit(barrier) - 1e-13 {
             base = point;
         } else {
-            ascent = Some(Ascent { direction, step: step / 4.0, barrier });
+            shorter = Some(Climb { direction, step: step / 4.0, barrier });
         }
     }
 }
@@ -198,17 +199,17 @@ fn finish(highest: &Point, lowest: &Point, certificate: Certificate) -> Result<O
 }
 
 /// A change of the logarithms of the weights, and the fraction of it to try next.
-struct Ascent {
+struct Climb {
     direction: Array1<f64>,
     step: f64,
     barrier: f64,
 }
 
-impl Ascent {
-    fn from(point: &Point, method: Method, barrier: f64) -> Result<Self> {
-        let direction = match method {
-            Method::FixedPoint => point.fixed_point_direction(),
-            Method::Newton => point.newton_direction(barrier)?,
+impl Climb {
+    fn from(point: &Point, ascent: Ascent, barrier: f64) -> Result<Self> {
+        let direction = match ascent {
+            Ascent::FixedPoint => point.fixed_point_direction(),
+            Ascent::Newton => point.newton_direction(barrier)?,
         };
         let largest = direction.fold(0.0_f64, |largest, change| largest.max(change.abs()));
         Ok(Self { direction, step: (LARGEST_CHANGE / largest).min(1.0), barrier })

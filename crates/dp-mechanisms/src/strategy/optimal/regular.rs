@@ -21,6 +21,7 @@ use ndarray::{Array2, ArrayView2, Axis};
 
 use crate::error::Result;
 use crate::sensitivity::Participation;
+use crate::strategy::{Progress, Watch, tell};
 
 /// Singular values below this fraction of the largest do not guide the ascent.
 const SMALLEST_SINGULAR: f64 = 1e-8;
@@ -31,11 +32,12 @@ const SMALLEST_SINGULAR: f64 = 1e-8;
 /// One or two dozen eigendecompositions of n×n matrices.
 ///
 /// # Errors
-/// What the numeric core refuses.
+/// What the numeric core refuses, or a watch that stops the ascent.
 pub(super) fn lower_bound(
     weighted: ArrayView2<'_, f64>,
     strategy: ArrayView2<'_, f64>,
     participation: Participation,
+    watch: &mut Watch<'_>,
 ) -> Result<(f64, usize)> {
     let steps = weighted.ncols();
     let times = participation.times_within(steps);
@@ -45,16 +47,17 @@ pub(super) fn lower_bound(
     let decoder = dense::matmul(weighted, inverse.view());
     let start = family.start(dense::matmul(inverse.view(), decoder.t()).view())?;
     let (mut highest, mut used) = (0.0_f64, 0);
-    let objective = |point: &[f64], gradient: &mut [f64]| {
+    let objective = |point: &[f64], gradient: &mut [f64]| -> Result<f64> {
+        tell(watch, Progress::Evaluation)?;
         used += 1;
-        let Ok(bound) = family.evaluate(point, gradient) else { return f64::NAN };
+        let Ok(bound) = family.evaluate(point, gradient) else { return Ok(f64::NAN) };
         highest = highest.max(bound);
         // Small where the bound is large; of order one.
         gradient.iter_mut().for_each(|slope| *slope *= -1.0);
-        -bound.ln()
+        Ok(-bound.ln())
     };
     let options = Options { iterations: 15, relative_decrease: 1e-5, memory: 8 };
-    minimize::lbfgs(objective, start, options);
+    minimize::lbfgs(objective, start, options)?;
     Ok((highest, used))
 }
 
@@ -158,8 +161,8 @@ mod tests {
         let mut gradients = [vec![0.0; point.len()], vec![0.0; point.len()], vec![0.0; point.len()]];
         let [exact, numeric, scratch] = &mut gradients;
         family.evaluate(&point, exact).unwrap();
-        let function = |x: &[f64]| family.evaluate(x, scratch).unwrap().ln();
-        minimize::numeric_gradient(function, &point, 1e-5, numeric);
+        let function = |x: &[f64]| family.evaluate(x, scratch).map(f64::ln);
+        minimize::numeric_gradient(function, &point, 1e-5, numeric).unwrap();
         for (a, b) in exact.iter().zip(numeric.iter()) {
             assert_relative_eq!(a, b, epsilon = 1e-7, max_relative = 1e-5);
         }

@@ -24,8 +24,9 @@ use dp_linalg::{dense, norms};
 use ndarray::{Array1, Array2, ArrayView2, Axis};
 
 use crate::error::Result;
-use crate::sensitivity::{self, Participation};
-use crate::strategy::Metric;
+use crate::problem::Problem;
+use crate::sensitivity;
+use crate::strategy::{Progress, Watch, tell};
 
 /// The share of the columns' norms that the price of all steps pays for at the start; the windows share the rest evenly.
 const COMMON_SHARE: f64 = 0.7;
@@ -38,37 +39,35 @@ pub(super) struct Banded {
     pub(super) row_weights: Array1<f64>,
 }
 
-/// Minimizes the metric under at least two participations, from the coefficients of a Toeplitz strategy.
+/// Minimizes the problem's metric under at least two participations, from the coefficients of a Toeplitz strategy.
 ///
 /// # Complexity
 /// One to three hundred evaluations, each two products and a triangular inverse of n×n matrices; four times as many for
 /// the largest row.
 ///
 /// # Errors
-/// What the numeric core refuses.
+/// What the numeric core refuses, or a watch that stops the program.
 pub(super) fn solve(
     workload: ArrayView2<'_, f64>,
     start: &[f64],
-    participation: Participation,
-    metric: Metric,
+    problem: &Problem,
+    watch: &mut Watch<'_>,
 ) -> Result<Banded> {
-    let steps = workload.nrows();
-    let program = Program {
-        workload,
-        bands: participation.separation().min(steps),
-        times: participation.times_within(steps),
-    };
+    let (metric, participation) = (problem.metric(), problem.participation());
+    let bands = participation.separation().min(workload.nrows());
+    let program = Program { workload, bands, times: problem.times() };
     let mut point = program.start(start);
     let mut gradient = vec![0.0; point.len()];
     for &exponent in metric.power_means() {
         let unit = program.evaluate(&point, exponent, &mut gradient)?.0;
-        let objective = |point: &[f64], gradient: &mut [f64]| {
+        let objective = |point: &[f64], gradient: &mut [f64]| -> Result<f64> {
+            tell(watch, Progress::Evaluation)?;
             let value = program.evaluate(point, exponent, gradient).map_or(f64::NAN, |(value, _)| value);
             gradient.iter_mut().for_each(|slope| *slope /= unit);
-            value / unit
+            Ok(value / unit)
         };
         let options = Options { iterations: 300, relative_decrease: 1e-7, memory: 12 };
-        point = minimize::lbfgs(objective, point, options).point;
+        point = minimize::lbfgs(objective, point, options)?.point;
     }
     let exponent = metric.power_means().last().copied().unwrap_or(1);
     let (_, weights) = program.evaluate(&point, exponent, &mut gradient)?;
@@ -202,6 +201,7 @@ fn running_sums(values: &[f64]) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sensitivity::Participation;
     use crate::workload::Workload;
     use approx::assert_relative_eq;
 
@@ -218,8 +218,8 @@ mod tests {
         let [exact, numeric, scratch] = &mut gradients;
         for exponent in [1, 16] {
             program.evaluate(&point, exponent, exact).unwrap();
-            let function = |x: &[f64]| program.evaluate(x, exponent, scratch).unwrap().0;
-            minimize::numeric_gradient(function, &point, 1e-5, numeric);
+            let function = |x: &[f64]| program.evaluate(x, exponent, scratch).map(|(value, _)| value);
+            minimize::numeric_gradient(function, &point, 1e-5, numeric).unwrap();
             for (a, b) in exact.iter().zip(numeric.iter()) {
                 assert_relative_eq!(a, b, epsilon = 1e-6, max_relative = 1e-5);
             }

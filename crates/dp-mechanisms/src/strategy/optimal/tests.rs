@@ -3,15 +3,24 @@
 use super::*;
 use crate::bounds::{dual_certificate, weighted_schatten_max};
 use crate::noise::UnitNoise;
+use crate::strategy::Progress;
 use approx::assert_relative_eq;
 use ndarray::array;
+use std::ops::ControlFlow;
 
 fn workload(text: &str) -> Workload {
     text.parse().unwrap()
 }
 
 fn optimal(text: &str, steps: usize, objective: &Objective) -> Optimal {
-    Optimal::new(&workload(text), steps, objective, Options::default(), &mut |_, _| ()).unwrap()
+    let problem = Problem::new(workload(text), steps).unwrap();
+    Optimal::for_objective(&problem, objective, Options::default(), &mut unwatched).unwrap()
+}
+
+fn repeated(text: &str, steps: usize, participation: Participation, metric: Metric) -> Optimal {
+    let problem = Problem::new(workload(text), steps).unwrap();
+    let problem = problem.with_participation(participation).with_metric(metric);
+    Optimal::new(&problem, &mut unwatched).unwrap()
 }
 
 #[test]
@@ -56,17 +65,20 @@ fn thousands_of_steps_take_few_eigendecompositions() {
 fn newton_needs_no_good_start_and_agrees_with_the_fixed_point() {
     for text in ["count", "momentum:0.9", "window:5"] {
         let matrix = workload(text).materialize(24).unwrap();
-        let run = |method, eigendecompositions| {
-            let options = Options { eigendecompositions, method, ..Options::default() };
+        let run = |ascent, eigendecompositions| {
+            let options = Options { eigendecompositions, ascent, ..Options::default() };
             let mut gaps = Vec::new();
-            let optimum =
-                solve(matrix.view(), &Objective::Mean, &[1.0; 24], options, &mut |_, gap| gaps.push(gap))
-                    .unwrap();
+            let mut watch = |progress| {
+                let Progress::Optimum { gap, .. } = progress else { return ControlFlow::Break(()) };
+                gaps.push(gap);
+                ControlFlow::Continue(())
+            };
+            let optimum = solve(matrix.view(), &Objective::Mean, &[1.0; 24], options, &mut watch).unwrap();
             assert!(gaps.windows(2).all(|pair| pair[1] <= pair[0]), "{gaps:?}");
             assert_eq!(gaps.len(), optimum.certificate.eigendecompositions);
             optimum.certificate
         };
-        let (newton, plain) = (run(Method::Newton, 10), run(Method::FixedPoint, 2000));
+        let (newton, plain) = (run(Ascent::Newton, 10), run(Ascent::FixedPoint, 2000));
         assert!(newton.gap() <= 1e-6 && plain.gap() <= 1e-6, "{newton:?} {plain:?}");
         assert_relative_eq!(newton.error, plain.error, max_relative = 2e-6);
     }
@@ -117,7 +129,8 @@ fn weighted_rows() {
     assert_relative_eq!(half.error, alone.error, max_relative = 1e-4);
     for weights in [vec![1.0], vec![0.0, 0.0], vec![1.0, -1.0], vec![f64::NAN, 1.0]] {
         let objective = Objective::Weighted(weights);
-        assert!(Optimal::new(&Workload::count(), 2, &objective, Options::default(), &mut |_, _| ()).is_err());
+        let problem = Problem::new(Workload::count(), 2).unwrap();
+        assert!(Optimal::for_objective(&problem, &objective, Options::default(), &mut unwatched).is_err());
     }
 }
 
@@ -125,7 +138,7 @@ fn weighted_rows() {
 fn the_saddle_point_proves_the_largest_row() {
     let matrix = Workload::count().materialize(40).unwrap();
     let optimum =
-        solve(matrix.view(), &Objective::Max, &[1.0; 40], Options::default(), &mut |_, _| ()).unwrap();
+        solve(matrix.view(), &Objective::Max, &[1.0; 40], Options::default(), &mut unwatched).unwrap();
     let bound = weighted_schatten_max(matrix.view(), &optimum.row_weights, &optimum.column_weights).unwrap();
     assert_relative_eq!(bound, optimum.certificate.lower_bound, max_relative = 1e-9);
     assert!(optimum.certificate.gap() <= 1e-6 && bound <= optimum.certificate.error);
@@ -180,20 +193,20 @@ fn repeated_participation_is_bounded_from_the_matrix() {
 fn workloads_without_a_square_root_start_elsewhere() {
     // A generating function with tiny, alternating later weights.
     let workload = Workload::weights(&[1.0, -0.5, 0.25, 3.0]).unwrap();
-    let strategy = Optimal::mean(&workload, 10).unwrap();
+    let strategy = Optimal::new(&Problem::new(workload, 10).unwrap(), &mut unwatched).unwrap();
     assert!(strategy.certificate().gap() <= 1e-6, "{:?}", strategy.certificate());
     let matrix = array![[2.0, 0.0], [0.0, 1.0]];
     let options = Options::default();
-    let optimum = solve(matrix.view(), &Objective::Mean, &[1.0, 1.0], options, &mut |_, _| ()).unwrap();
+    let optimum = solve(matrix.view(), &Objective::Mean, &[1.0, 1.0], options, &mut unwatched).unwrap();
     assert_relative_eq!(optimum.certificate.error, 2.5, max_relative = 1e-6);
-    assert!(solve(matrix.view(), &Objective::Mean, &[1.0], options, &mut |_, _| ()).is_err());
+    assert!(solve(matrix.view(), &Objective::Mean, &[1.0], options, &mut unwatched).is_err());
 }
 
 #[test]
 fn columns_that_meet_are_orthogonal_and_their_noise_needs_only_the_bands() {
     let participation = Participation::repeated(3, 5).unwrap();
     for (text, metric) in [("count", Metric::Mse), ("momentum:0.9", Metric::Max), ("average", Metric::Mse)] {
-        let strategy = Optimal::repeated(&workload(text), 15, participation, metric).unwrap();
+        let strategy = repeated(text, 15, participation, metric);
         assert_eq!((strategy.bands, strategy.memory(2)), (5, 85), "{text}");
         let sensitivity = strategy.sensitivity(participation).unwrap();
         assert!(sensitivity.exact, "{text}");
@@ -215,12 +228,11 @@ fn columns_that_meet_are_orthogonal_and_their_noise_needs_only_the_bands() {
 #[test]
 fn the_metric_is_what_is_minimized() {
     let participation = Participation::repeated(2, 8).unwrap();
-    let rows = |metric| {
-        Optimal::repeated(&Workload::count(), 16, participation, metric).unwrap().row_norms().unwrap()
-    };
+    let rows = |metric| repeated("count", 16, participation, metric).row_norms().unwrap();
     let (mean, largest) = (rows(Metric::Mse), rows(Metric::Max));
     assert!(mean.mean() < 0.99 * largest.mean() && largest.max() < 0.95 * mean.max(), "{mean:?} {largest:?}");
 }
+
 #[test]
 fn ill_conditioned_and_degenerate_programs_are_solved_to_the_tolerance() {
     // The weights of the average span many orders of magnitude. Under the largest error of momentum most rows and columns do
@@ -233,8 +245,7 @@ fn ill_conditioned_and_degenerate_programs_are_solved_to_the_tolerance() {
         ("momentum:0.99", 200, Objective::Mean),
     ];
     for (text, steps, objective) in rows {
-        let workload: Workload = text.parse().unwrap();
-        let optimum = Optimal::new(&workload, steps, &objective, Options::default(), &mut |_, _| ()).unwrap();
+        let optimum = optimal(text, steps, &objective);
         let certificate = optimum.certificate();
         assert!(certificate.gap() <= 1e-6, "{text} {objective:?}: {certificate:?}");
         let rows = optimum.row_norms().unwrap();

@@ -286,13 +286,18 @@ impl Drop for Blocks {
 mod tests {
     use super::*;
     use crate::strategy::toeplitz::ToeplitzStrategy;
-    use crate::strategy::{Metric, Strategy, scaled_blt};
-    use crate::{GaussianSource, Seed, Workload};
+    use crate::strategy::{Strategy, scaled_blt, unwatched};
+    use crate::{GaussianSource, Problem, Seed, Workload};
+
+    fn scaled(steps: usize) -> ToeplitzStrategy {
+        let problem = Problem::new(Workload::count(), steps).unwrap();
+        scaled_blt::scaled_blt(&problem, &mut unwatched).unwrap()
+    }
 
     #[test]
     fn buffers_make_the_noise_of_the_matrix_at_any_dimension() {
         let steps = 12;
-        let strategy = scaled_blt::scaled_blt(&Workload::count(), steps, Metric::Mse).unwrap();
+        let strategy = scaled(steps);
         let matrices = strategy.materialize().unwrap();
         // Below and above a tile of the source, and above what is shared among threads.
         for dimension in [3, noise::TILE + 5, 70_001] {
@@ -319,7 +324,7 @@ mod tests {
     #[test]
     fn diagonals_in_pieces_and_in_tables_make_the_same_noise() {
         let steps = 70_000;
-        let pieces = scaled_blt::scaled_blt(&Workload::count(), steps, Metric::Mse).unwrap();
+        let pieces = scaled(steps);
         let diagonals = pieces.scaling.as_ref().unwrap();
         assert!(matches!(diagonals.as_ref(), Diagonals::Pieces(_)));
         let mut tables = pieces.clone();

@@ -26,6 +26,7 @@ use ndarray::Array2;
 
 use super::{Factorization, Measurement, NoiseFilter, RowNorms, Strategy, check_materializable};
 use crate::error::{Error, Result, check_count};
+use crate::problem::Problem;
 use crate::sensitivity::{self, Participation, Sensitivity};
 use crate::workload::{Kind, Workload};
 
@@ -596,16 +597,8 @@ pub fn sqrt_core(workload: &Workload, steps: usize) -> Result<Core> {
 /// `C = sqrt(A)`: the square root of the workload's generating function, so that `B = C` for a Toeplitz workload.
 ///
 /// # Errors
-/// Zero steps, or weights whose series has no square root.
-pub fn sqrt(workload: &Workload, steps: usize) -> Result<ToeplitzStrategy> {
+/// Weights whose series has no square root.
+pub fn sqrt(problem: &Problem) -> Result<ToeplitzStrategy> {
+    let (workload, steps) = (problem.workload(), problem.steps());
     ToeplitzStrategy::plain("sqrt", workload, steps, sqrt_core(workload, steps)?)
-}
-
-/// The square root with every column scaled to norm 1 (Henzinger, Kalinin, Upadhyay 2025).
-///
-/// # Errors
-/// Zero steps, or weights whose series has no square root.
-pub fn normalized_sqrt(workload: &Workload, steps: usize) -> Result<ToeplitzStrategy> {
-    let core = sqrt_core(workload, steps)?;
-    ToeplitzStrategy::normalized("normalized-sqrt", workload, steps, core, vec![1.0; steps])
 }

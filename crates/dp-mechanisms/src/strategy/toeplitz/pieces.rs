@@ -358,9 +358,9 @@ impl Covariance {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sensitivity::Participation;
+    use crate::Problem;
     use crate::strategy::toeplitz::{column_norms, for_each_row_norm};
-    use crate::strategy::{Metric, blt};
+    use crate::strategy::{blt, unwatched};
     use approx::assert_relative_eq;
 
     fn log_row(step: usize, steps: usize) -> f64 {
@@ -369,7 +369,8 @@ mod tests {
     }
 
     fn pieces(workload: &Workload, steps: usize) -> (Rational, Pieces) {
-        let core = blt::fit(workload, 2 * steps, 5, Participation::Single, Metric::Mse).unwrap();
+        let problem = Problem::new(workload.clone(), 2 * steps).unwrap();
+        let core = blt::fit(&problem, 5, &mut unwatched).unwrap();
         let pieces = Pieces::new(&core, |step| log_row(step, steps), steps).unwrap();
         (core, pieces)
     }
@@ -439,7 +440,8 @@ mod tests {
 
     #[test]
     fn many_steps_at_once_are_as_many_one_by_one() {
-        let core = blt::fit(&Workload::count(), 100, 3, Participation::Single, Metric::Mse).unwrap();
+        let problem = Problem::new(Workload::count(), 100).unwrap();
+        let core = blt::fit(&problem, 3, &mut unwatched).unwrap();
         let transition = Transition::new(&core.inverse().unwrap(), 0.01, -0.003, 0.98);
         let mut one_by_one = Covariance::new(core.buffers());
         for steps in 1..40 {

@@ -222,9 +222,9 @@ fn sample_rows(workload: &Workload, steps: usize) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::strategy::blt;
-    use crate::strategy::toeplitz::normalized_sqrt;
+    use crate::Problem;
     use crate::strategy::toeplitz::sqrt_core;
+    use crate::strategy::{blt, scaled, unwatched};
     use approx::assert_relative_eq;
 
     #[test]
@@ -261,9 +261,8 @@ mod tests {
             "poly:0.5",
         ] {
             let workload: Workload = text.parse().unwrap();
-            let core =
-                blt::fit(&workload, steps, 5, crate::Participation::Single, crate::strategy::Metric::Mse)
-                    .unwrap();
+            let problem = Problem::new(workload.clone(), steps).unwrap();
+            let core = blt::fit(&problem, 5, &mut unwatched).unwrap();
             let Some(closed) = closed_form(&workload, &core, steps) else {
                 assert_eq!(text, "poly:0.5");
                 continue;
@@ -286,7 +285,8 @@ mod tests {
     fn normalized_columns_never_exceed_one() {
         use crate::strategy::Strategy;
         for (text, steps) in [("count", 5), ("count", 700), ("window:7", 100), ("poly:2", 300)] {
-            let strategy = normalized_sqrt(&text.parse().unwrap(), steps).unwrap();
+            let problem = Problem::new(text.parse().unwrap(), steps).unwrap();
+            let strategy = scaled::normalized_sqrt(&problem).unwrap();
             let matrix = strategy.materialize().unwrap().strategy;
             let claimed = strategy.sensitivity(crate::Participation::Single).unwrap().squared;
             for column in matrix.columns() {
