@@ -5,9 +5,11 @@
 //! | [`text`] | every module says what it is; no disabled tests, no unfinished code, no paths of one machine |
 //! | [`reach`] | every Rust file belongs to a target that cargo builds |
 //! | [`edges`] | the workspace's crates depend on one another exactly as ARCHITECTURE.md lists |
+//! | [`dependencies`] | every dependency is used, and one on a crate of this workspace names its version |
 //!
 //! All findings are printed, as `file:line: what is wrong`, before the task fails.
 
+mod dependencies;
 mod edges;
 mod reach;
 mod text;
@@ -55,6 +57,7 @@ pub(crate) fn run(shell: &Shell) -> Result<()> {
     }
     findings.extend(reach::check(&files, &reach::targets(packages, root), read));
     findings.extend(edges::check(packages, root, read));
+    findings.extend(dependencies::check(packages, root, &files, read));
 
     for finding in &findings {
         eprintln!("{finding}");

@@ -58,7 +58,7 @@ fn actual_edges(packages: &[Value], root: &Path, read: impl Fn(&Path) -> Option<
 }
 
 /// The line of a manifest that declares the dependency `key`; the first line if it is written in an unusual way.
-fn manifest_line(content: &str, key: &str) -> usize {
+pub(super) fn manifest_line(content: &str, key: &str) -> usize {
     let declares = |line: &str| {
         line.strip_prefix(key).is_some_and(|rest| rest.starts_with('.') || rest.trim_start().starts_with('='))
     };
