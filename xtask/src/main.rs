@@ -18,9 +18,10 @@ const HELP: &str = "\
 cargo xtask <task>
 
 Development tasks:
-  test                  everything that must hold before a change is merged: formatting, tidy, lints, unit,
-                        integration and documentation tests, rustdoc, the report in a browser, and the numeric
-                        core on OpenBLAS
+  test [--no-install]   everything that must hold before a change is merged: formatting, tidy, lints, unit,
+                        integration and documentation tests, the packages, rustdoc, the report in a browser, and
+                        the numeric core on OpenBLAS; installs Chromium and OpenBLAS where they are missing and it
+                        may, or with --no-install goes without and names what was not run
   statistical [filter]  the statistical tests alone, in release, with their output
   bench [name] [args]   the criterion benches, all or one; further arguments go to `cargo bench`
   reproduce             the tables and figures of the source papers, computed again, with a verdict for each row
@@ -57,7 +58,7 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode> {
     };
     match (task.as_str(), rest) {
         ("help" | "--help" | "-h", []) => print!("{HELP}"),
-        ("test", _) => alone(task, rest).and_then(|()| test::run(&shell))?,
+        ("test", words) => test::Options::parse(words).and_then(|options| test::run(&shell, options))?,
         ("statistical", filter) => cargo::statistical(&shell, filter)?,
         ("bench", rest) => cargo::bench(&shell, rest)?,
         ("doc", _) => alone(task, rest).and_then(|()| cargo::doc(&shell))?,

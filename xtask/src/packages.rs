@@ -32,19 +32,30 @@ pub(crate) fn openblas_links(shell: &Shell) -> Result<bool> {
 }
 
 impl Need {
-    /// Makes it available, or returns the sentence that says what is missing.
-    pub(crate) fn provide(&self, shell: &Shell) -> Result<std::result::Result<(), String>> {
+    /// Makes it available, or returns the sentence that says what is missing. Whatever is installed is announced first.
+    pub(crate) fn provide(
+        &self,
+        shell: &Shell,
+        may_install: bool,
+    ) -> Result<std::result::Result<(), String>> {
         if (self.present)(shell)? {
             return Ok(Ok(()));
         }
         let Self { name, package, .. } = self;
         let missing = |why: &str| Ok(Err(format!("{name} is missing and {why}; install {package}")));
+        if !may_install {
+            return missing("--no-install was given");
+        }
         if !succeeds(shell, &["apt-get", "--version"]) {
             return missing("there is no apt-get");
         }
         let Some(privilege) = privilege(shell) else {
             return missing("this user may not install packages");
         };
+        eprintln!(
+            "{name} is missing: installing the system package {package} with apt-get; `cargo xtask test --no-install` \
+             goes without"
+        );
         // The package lists of a fresh container are empty, those of a machine in use are not: refresh only when needed.
         let install = || apt_get(shell, privilege, &["install", "-y", "--no-install-recommends", package]);
         let update = || apt_get(shell, privilege, &["update"]);
