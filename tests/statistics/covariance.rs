@@ -2,6 +2,7 @@
 
 use dp_linalg::dense;
 use dp_mechanisms::noise::{Precision, ShardedNoise};
+use dp_mechanisms::sensitivity::Term;
 use dp_mechanisms::{Budget, Footprint, Method, Participation, Plan, Relation, Side, Workload};
 use dp_mechanisms::{CorrelatedNoise, GaussianSource, Mechanism, Seed};
 use dp_tests::goodness::{covariance_fits, is_standard_normal, whitened};
@@ -36,7 +37,8 @@ fn cases() -> Vec<Case> {
 
 /// What a mechanism releases when all the data is zero, a column per draw.
 fn released(case: &Case) -> Array2<f64> {
-    let footprint = Footprint::scalar(0.0, 1.0, Relation::ZeroOut, Participation::Single).unwrap();
+    let term = Term { weight: 1.0, participation: Participation::Single };
+    let footprint = Footprint::encoded(vec![term], Relation::ZeroOut).unwrap();
     let plan = Plan::new(case.strategy.clone(), footprint, Budget::gaussian(MU).unwrap()).unwrap();
     draws(case.strategy.steps(), |seed, block| {
         let mut mechanism =

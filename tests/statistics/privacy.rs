@@ -2,6 +2,7 @@
 
 use dp_linalg::dense;
 use dp_mechanisms::noise::UnitNoise;
+use dp_mechanisms::sensitivity::Term;
 use dp_mechanisms::{Budget, Footprint, Mechanism, Method, Participation, Plan, Problem, Relation, Workload};
 use dp_mechanisms::{GaussianSource, Seed};
 use dp_tests::audit::{Audit, audit};
@@ -64,11 +65,13 @@ fn play(
     score
 }
 
-/// The plan of a strategy for one number in [0, 1] per step.
+/// The plan of a strategy for one number in [0, 1] per step, in one of any number of games that know
+/// nothing of each other.
 fn plan(method: Method, workload: &str, steps: usize, budget: Budget) -> Option<Plan> {
     let labelled = ("", workload.parse::<Workload>().unwrap());
     let strategy = case(method, &labelled, steps, Participation::Single)?.strategy;
-    let footprint = Footprint::scalar(0.0, 1.0, Relation::ZeroOut, Participation::Single).unwrap();
+    let term = Term { weight: 1.0, participation: Participation::Single };
+    let footprint = Footprint::encoded(vec![term], Relation::ZeroOut).unwrap();
     Some(Plan::new(strategy, footprint, budget).unwrap())
 }
 

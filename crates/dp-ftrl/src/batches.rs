@@ -43,6 +43,7 @@ pub struct CyclicBatches {
     examples: usize,
     batch: usize,
     epochs: usize,
+    participation: Participation,
 }
 
 impl CyclicBatches {
@@ -68,7 +69,8 @@ impl CyclicBatches {
                 range: "few enough that the steps can be counted",
             });
         }
-        Ok(Self { examples, batch, epochs })
+        let participation = Participation::repeated(epochs, examples.div_ceil(batch))?;
+        Ok(Self { examples, batch, epochs, participation })
     }
 
     /// The number of steps in an epoch, `⌈n/B⌉`.
@@ -83,10 +85,7 @@ impl CyclicBatches {
 
     /// In how many steps one example takes part, and how far they are apart.
     pub fn participation(&self) -> Participation {
-        match self.epochs {
-            1 => Participation::Single,
-            times => Participation::Repeated { times, separation: self.per_epoch() },
-        }
+        self.participation
     }
 
     /// The examples of a step (counted from 0), or nothing past the last one.
@@ -122,7 +121,7 @@ mod tests {
                     let batches = CyclicBatches::new(examples, batch, epochs).unwrap();
                     let (times, separation) = match batches.participation() {
                         Participation::Single => (1, usize::MAX),
-                        Participation::Repeated { times, separation } => (times, separation),
+                        Participation::Repeated(repeated) => (repeated.times(), repeated.separation()),
                     };
                     let steps: Vec<Range<usize>> = batches.iter().collect();
                     assert_eq!(steps.len(), batches.steps());

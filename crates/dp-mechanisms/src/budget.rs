@@ -22,9 +22,28 @@ use crate::error::{Error, Result, check_positive};
 /// # Ok::<(), dp_mechanisms::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Stated")]
 pub struct Budget {
     kind: Kind,
     mu: f64,
+}
+
+/// A budget as it is written down. What it buys follows from it, whatever else was written.
+#[derive(Deserialize)]
+struct Stated {
+    kind: Kind,
+}
+
+impl TryFrom<Stated> for Budget {
+    type Error = Error;
+
+    fn try_from(stated: Stated) -> Result<Self> {
+        match stated.kind {
+            Kind::Approximate { epsilon, delta } => Self::approximate(epsilon, delta),
+            Kind::ZeroConcentrated { rho } => Self::zero_concentrated(rho),
+            Kind::Gaussian { mu } => Self::gaussian(mu),
+        }
+    }
 }
 
 /// The form in which a budget was stated.
@@ -285,6 +304,24 @@ mod tests {
         for (epsilon, delta, mu) in rows {
             let got = Budget::approximate(epsilon, delta).unwrap().mu();
             assert!((got / mu - 1.0).abs() < 1e-12, "{epsilon} {delta}: {got} vs {mu}");
+        }
+    }
+
+    #[test]
+    fn a_budget_that_was_written_down_buys_what_it_states() {
+        let budget = Budget::approximate(1.0, 1e-6).unwrap();
+        let text = serde_json::to_string(&budget).unwrap();
+        assert_eq!(serde_json::from_str::<Budget>(&text).unwrap(), budget);
+        // A larger μ than (ε, δ) buys is not believed, and no budget is made of nonsense.
+        let forged = r#"{"kind":{"approximate":{"epsilon":1.0,"delta":1e-6}},"mu":50.0}"#;
+        assert_eq!(serde_json::from_str::<Budget>(forged).unwrap(), budget);
+        for bad in [
+            r#"{"kind":{"approximate":{"epsilon":-1.0,"delta":1e-6}},"mu":0.2}"#,
+            r#"{"kind":{"approximate":{"epsilon":1.0,"delta":0.0}},"mu":0.2}"#,
+            r#"{"kind":{"zero-concentrated":{"rho":0.0}},"mu":1.0}"#,
+            r#"{"kind":{"gaussian":{"mu":-1.0}},"mu":1.0}"#,
+        ] {
+            assert!(serde_json::from_str::<Budget>(bad).is_err(), "{bad}");
         }
     }
 

@@ -51,7 +51,7 @@ impl InputMechanism {
     }
 
     fn with_seed(plan: Plan, dimension: usize, seed: Seed) -> Result<Self> {
-        crate::error::check_count("dimension", dimension)?;
+        plan.footprint().check_dimension(dimension)?;
         let source = Box::new(GaussianSource::new(seed.duplicate(), dimension));
         let noise = CorrelatedNoise::new(plan.strategy().as_ref(), dimension, Side::Input, source)?;
         Ok(Self { plan, dimension, noise, seed, current: vec![0.0; dimension] })
@@ -244,18 +244,18 @@ mod tests {
     #[test]
     fn refuses_the_horizon_bad_inputs_and_the_state_of_the_other_side() {
         let make = || plan("sqrt", "count", 2).unwrap();
-        let mut mechanism = InputMechanism::new(make(), 1).unwrap();
-        let mut untouched = [7.0];
-        assert!(mechanism.release(&[f64::NAN], &mut untouched).is_err());
-        assert!(mechanism.release(&[2.5], &mut untouched).is_err(), "outside the declared bounds");
-        assert!(mechanism.release(&[0.0; 2], &mut untouched).is_err());
-        assert_eq!((untouched, mechanism.step()), ([7.0], 0));
+        let mut mechanism = InputMechanism::new(make(), 2).unwrap();
+        let mut untouched = [7.0; 2];
+        assert!(mechanism.release(&[f64::NAN, 0.0], &mut untouched).is_err());
+        assert!(mechanism.release(&[2.5, 0.0], &mut untouched).is_err(), "outside the declared bounds");
+        assert!(mechanism.release(&[0.0; 3], &mut untouched).is_err());
+        assert_eq!((untouched, mechanism.step()), ([7.0; 2], 0));
         for _ in 0..2 {
-            mechanism.release(&[1.0], &mut [0.0]).unwrap();
+            mechanism.release(&[1.0; 2], &mut [0.0; 2]).unwrap();
         }
-        assert_eq!(mechanism.release(&[1.0], &mut untouched), Err(Error::HorizonReached { horizon: 2 }));
+        assert_eq!(mechanism.release(&[1.0; 2], &mut untouched), Err(Error::HorizonReached { horizon: 2 }));
         assert!(Mechanism::resume(make(), &mechanism.snapshot()).is_err());
-        let other = Mechanism::new(make(), 1).unwrap();
+        let other = Mechanism::new(make(), 2).unwrap();
         assert!(InputMechanism::resume(make(), &other.snapshot()).is_err());
     }
 }

@@ -78,7 +78,7 @@ impl Mechanism {
     }
 
     fn with_seed(plan: Plan, dimension: usize, seed: Seed) -> Result<Self> {
-        crate::error::check_count("dimension", dimension)?;
+        plan.footprint().check_dimension(dimension)?;
         let statistic = plan.strategy().workload().stream(plan.steps(), dimension)?;
         let source = Box::new(GaussianSource::new(seed.duplicate(), dimension));
         let noise = CorrelatedNoise::new(plan.strategy().as_ref(), dimension, Side::Output, source)?;
@@ -234,7 +234,7 @@ pub(crate) mod tests {
     pub(crate) fn plan(name: &str, workload: &str, steps: usize) -> Result<Plan> {
         let workload: Workload = workload.parse()?;
         let strategy = name.parse::<Method>()?.build(&Problem::new(workload.clone(), steps)?)?;
-        let footprint = Footprint::scalar(-1.0, 2.0, Relation::Replace, Participation::Single)?;
+        let footprint = Footprint::vector(-1.0, 2.0, 2, Relation::Replace, Participation::Single)?;
         Plan::new(strategy, footprint, Budget::approximate(1.0, 1e-6)?)
     }
 
@@ -340,7 +340,9 @@ pub(crate) mod tests {
     #[test]
     fn refuses_no_dimension_the_horizon_and_foreign_snapshots() {
         let make = |steps| plan("identity", "count", steps).unwrap();
-        assert!(Mechanism::new(make(3), 0).is_err());
+        for dimension in [0, 1, 3] {
+            assert!(Mechanism::new(make(3), dimension).is_err(), "calibrated for two coordinates");
+        }
         let mut mechanism = Mechanism::new(make(3), 2).unwrap();
         releases(&mut mechanism, 3);
         let mut untouched = [7.0; 2];
@@ -353,9 +355,9 @@ pub(crate) mod tests {
     #[test]
     fn secrets_are_not_printed() {
         let mut mechanism =
-            Mechanism::reproducible(plan("identity", "count", 3).unwrap(), 1, Seed::reproducible(0)).unwrap();
-        let mut output = [0.0];
-        mechanism.release(&[1.234_567], &mut output).unwrap();
+            Mechanism::reproducible(plan("identity", "count", 3).unwrap(), 2, Seed::reproducible(0)).unwrap();
+        let mut output = [0.0; 2];
+        mechanism.release(&[1.234_567, 0.0], &mut output).unwrap();
         let noise = (output[0] - 1.234_567) / mechanism.plan().sigma();
         for text in [format!("{mechanism:?}"), format!("{:?}", mechanism.snapshot())] {
             assert!(!text.contains("1.2345") && !text.contains(&format!("{noise:.4}")), "{text}");

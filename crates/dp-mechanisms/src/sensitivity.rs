@@ -54,17 +54,60 @@ impl FromStr for Relation {
 
 /// In how many steps one person's data may appear.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(try_from = "StatedParticipation", into = "StatedParticipation")]
 pub enum Participation {
     /// In one step only.
     Single,
-    /// In at most `times` steps, any two of them at least `separation` steps apart.
-    Repeated {
-        /// The largest number of steps, at least 1.
-        times: usize,
-        /// The smallest distance between two of them, at least 1.
-        separation: usize,
-    },
+    /// In several steps; made by [`Participation::repeated`].
+    Repeated(Repeated),
+}
+
+/// At most so many steps, any two of them so far apart. Both numbers are checked: a person who takes part zero times, or
+/// twice in one step, would be promised something that the noise does not keep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Repeated {
+    times: usize,
+    separation: usize,
+}
+
+impl Repeated {
+    /// The largest number of steps, at least 2.
+    pub fn times(self) -> usize {
+        self.times
+    }
+
+    /// The smallest distance between two of them, at least 1.
+    pub fn separation(self) -> usize {
+        self.separation
+    }
+}
+
+/// A participation as it is written down, before it is checked.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum StatedParticipation {
+    Single,
+    Repeated { times: usize, separation: usize },
+}
+
+impl TryFrom<StatedParticipation> for Participation {
+    type Error = Error;
+
+    fn try_from(stated: StatedParticipation) -> Result<Self> {
+        match stated {
+            StatedParticipation::Single => Ok(Self::Single),
+            StatedParticipation::Repeated { times, separation } => Self::repeated(times, separation),
+        }
+    }
+}
+
+impl From<Participation> for StatedParticipation {
+    fn from(participation: Participation) -> Self {
+        match participation {
+            Participation::Single => Self::Single,
+            Participation::Repeated(Repeated { times, separation }) => Self::Repeated { times, separation },
+        }
+    }
 }
 
 impl Participation {
@@ -75,14 +118,14 @@ impl Participation {
     pub fn repeated(times: usize, separation: usize) -> Result<Self> {
         check_count("participation times", times)?;
         check_count("participation separation", separation)?;
-        Ok(if times == 1 { Self::Single } else { Self::Repeated { times, separation } })
+        Ok(if times == 1 { Self::Single } else { Self::Repeated(Repeated { times, separation }) })
     }
 
     /// The largest number of steps one person can take part in within `steps` steps.
     pub fn times_within(self, steps: usize) -> usize {
         match self {
             Self::Single => steps.min(1),
-            Self::Repeated { times, separation } => times.min(steps.div_ceil(separation)),
+            Self::Repeated(Repeated { times, separation }) => times.min(steps.div_ceil(separation)),
         }
     }
 
@@ -90,7 +133,7 @@ impl Participation {
     pub fn separation(self) -> usize {
         match self {
             Self::Single => 1,
-            Self::Repeated { separation, .. } => separation,
+            Self::Repeated(Repeated { separation, .. }) => separation,
         }
     }
 }
@@ -99,7 +142,7 @@ impl fmt::Display for Participation {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Single => formatter.write_str("single"),
-            Self::Repeated { times, separation } => write!(formatter, "{times}:{separation}"),
+            Self::Repeated(Repeated { times, separation }) => write!(formatter, "{times}:{separation}"),
         }
     }
 }
@@ -210,22 +253,44 @@ pub struct Term {
 /// A footprint is a sum of [`Term`]s over disjoint groups of coordinates. Differences in the *same* coordinate
 /// add up before the norm is taken, which is why a change that touches a coordinate several times is a term
 /// with a repeated [`Participation`] and never several terms.
+///
+/// # Dimension
+/// A bound on one number says nothing about a hundred of them, so a footprint knows how long its vectors are and a
+/// mechanism takes its dimension from there. Balls and encodings bound the whole vector, however long it is: they are stated
+/// without a dimension, and given one by [`Footprint::of_dimension`] before a mechanism is made.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Footprint {
     terms: Vec<Term>,
     domain: Domain,
     relation: Relation,
     non_negative_columns: bool,
+    dimension: Option<usize>,
 }
 
 impl Footprint {
-    /// One number in `[low, high]` per step and person.
+    /// One number in `[low, high]` per step and person: vectors of one coordinate.
     ///
     /// ζ is `max(|low|, |high|)` under zero-out and `high - low` under replace.
     ///
     /// # Errors
     /// Bounds that are not finite, not ordered, or leave nothing to protect (both zero).
     pub fn scalar(low: f64, high: f64, relation: Relation, participation: Participation) -> Result<Self> {
+        Self::vector(low, high, 1, relation, participation)
+    }
+
+    /// So many numbers in `[low, high]` per step and person, all of which one person can change at once: ζ is that of
+    /// [`Footprint::scalar`] times the square root of the dimension.
+    ///
+    /// # Errors
+    /// As [`Footprint::scalar`], or a dimension of zero.
+    pub fn vector(
+        low: f64,
+        high: f64,
+        dimension: usize,
+        relation: Relation,
+        participation: Participation,
+    ) -> Result<Self> {
+        check_count("dimension", dimension)?;
         if !(low.is_finite() && high.is_finite() && low <= high) {
             let value = if low.is_finite() { high } else { low };
             return Err(Error::OutOfRange {
@@ -239,12 +304,18 @@ impl Footprint {
             // The subtraction may round down.
             Relation::Replace => (high - low).next_up(),
         };
+        let change = match dimension {
+            1 => change,
+            // Root and product each round to nearest.
+            _ => (change * (dimension as f64).sqrt().next_up()).next_up(),
+        };
         let weight = check_positive("largest change allowed by the bounds", change)?;
         Ok(Self {
             terms: vec![Term { weight, participation }],
             domain: Domain::Interval { low, high },
             relation,
             non_negative_columns: false,
+            dimension: Some(dimension),
         })
     }
 
@@ -265,6 +336,7 @@ impl Footprint {
             domain: Domain::Ball { radius },
             relation,
             non_negative_columns: false,
+            dimension: None,
         })
     }
 
@@ -279,7 +351,31 @@ impl Footprint {
         for term in &terms {
             check_positive("footprint weight", term.weight)?;
         }
-        Ok(Self { terms, domain: Domain::Encoded, relation, non_negative_columns: false })
+        Ok(Self { terms, domain: Domain::Encoded, relation, non_negative_columns: false, dimension: None })
+    }
+
+    /// States the number of coordinates, where the terms were proved for the whole vector, however long it is.
+    ///
+    /// # Errors
+    /// A dimension of zero, or another one than the footprint was proved for.
+    pub fn of_dimension(mut self, dimension: usize) -> Result<Self> {
+        check_count("dimension", dimension)?;
+        match self.dimension {
+            Some(proved) if proved != dimension => Err(Error::Dimension {
+                what: "the vector of a footprint that bounds each of its numbers",
+                expected: proved,
+                actual: dimension,
+            }),
+            _ => {
+                self.dimension = Some(dimension);
+                Ok(self)
+            }
+        }
+    }
+
+    /// The number of coordinates, if it has been stated.
+    pub fn dimension(&self) -> Option<usize> {
+        self.dimension
     }
 
     /// Says that the proof behind the terms needs columns of C with non-negative inner products: differences of
@@ -292,6 +388,19 @@ impl Footprint {
     /// Whether the proof behind the terms needs columns of C with non-negative inner products.
     pub fn needs_non_negative_columns(&self) -> bool {
         self.non_negative_columns
+    }
+
+    /// Refuses a vector of another dimension than the footprint was proved for.
+    pub(crate) fn check_dimension(&self, dimension: usize) -> Result<()> {
+        check_count("dimension", dimension)?;
+        match self.dimension {
+            Some(expected) if expected != dimension => Err(Error::Dimension {
+                what: "the vector that the plan is to serve",
+                expected,
+                actual: dimension,
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// The neighbouring relation this footprint speaks of.
@@ -404,8 +513,15 @@ pub fn toeplitz(coefficients: &[f64], participation: Participation) -> Sensitivi
         majorant[index - 1] = majorant[index - 1].max(majorant[index]);
     }
     let bound = monotone_toeplitz(&majorant, participation).squared;
-    let trivial = (times as f64 * times as f64 * single).next_up();
+    let trivial = triangle_bound(times, single);
     Sensitivity::upper_bound(bound.min(trivial))
+}
+
+/// `times² · longest`, rounded up: the triangle inequality bounds any strategy by its longest squared column. Computed in
+/// floating point from the start, for the square of a count need not fit an integer.
+pub(crate) fn triangle_bound(times: usize, longest: f64) -> f64 {
+    let times = (times as f64).next_up();
+    ((times * times).next_up() * longest).next_up()
 }
 
 /// The sensitivity of columns of which no two that can meet in one person overlap, by their squared norms.
@@ -477,7 +593,7 @@ pub(crate) fn from_gram(
     separation: usize,
 ) -> Sensitivity {
     let steps = gram.ncols();
-    let trivial = (times as f64 * times as f64 * longest).next_up();
+    let trivial = triangle_bound(times, longest);
     // The products behind the Gram matrix round; no entry is wrong by more than this.
     let slack = longest * (steps as f64 + 8.0) * f64::EPSILON;
     let far = if times == 2 { steps } else { 2 * separation };

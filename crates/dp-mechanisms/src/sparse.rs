@@ -11,6 +11,7 @@ use std::fmt;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use rand_distr::{Distribution, StandardNormal};
+use zeroize::Zeroize;
 
 use crate::error::{Error, Result};
 use crate::mechanism::Release;
@@ -61,6 +62,8 @@ pub struct SparseMechanism {
     seed: Seed,
     cells: HashMap<u64, Cell>,
     columns: HashMap<u64, Column>,
+    /// Room for the changes of a step, added up by coordinate; wiped after every step.
+    touched: (Vec<(u64, f64)>, Vec<f64>),
 }
 
 /// The true inputs of one coordinate that still matter, oldest first, each with its step. All workloads but the
@@ -136,6 +139,15 @@ impl SparseMechanism {
                 range: "an integer from 1 to 2^53",
             });
         }
+        if let Some(proved) = plan.footprint().dimension()
+            && proved as u64 != dimension
+        {
+            return Err(Error::Dimension {
+                what: "the vector that the plan is to serve",
+                expected: proved,
+                actual: usize::try_from(dimension).unwrap_or(usize::MAX),
+            });
+        }
         let workload = plan.strategy().workload();
         if !matches!(
             workload.kind(),
@@ -147,23 +159,22 @@ impl SparseMechanism {
                 reason: "a sparse mechanism serves count, average, window and exponential decay",
             });
         }
-        Ok(Self { plan, dimension, step: 0, seed, cells: HashMap::new(), columns: HashMap::new() })
+        // A coordinate that a step does not change has input 0 in that step.
+        plan.footprint().domain().check(1, &[0.0])?;
+        let (cells, columns) = (HashMap::new(), HashMap::new());
+        Ok(Self { plan, dimension, step: 0, seed, cells, columns, touched: Default::default() })
     }
 
     /// Takes the changes of the next step; changes of one coordinate add up, and a coordinate without a change has
     /// input 0.
     ///
     /// # Errors
-    /// A step past the horizon, a coordinate out of range, NaN or infinities. The mechanism is then as before.
+    /// A step past the horizon, a coordinate out of range, NaN, infinities, or changes that add up to an input outside the
+    /// declared domain. The mechanism is then as before.
     pub fn push(&mut self, changes: &[(u64, f64)]) -> Result<Release> {
         let step = self.step + 1;
         let standard_deviation = self.standard_deviation_at(step)?;
-        for (index, (coordinate, value)) in changes.iter().enumerate() {
-            self.check_coordinate(*coordinate)?;
-            if !value.is_finite() {
-                return Err(Error::NonFiniteInput { step, index, value: *value });
-            }
-        }
+        self.check_changes(step, changes)?;
         let workload = self.plan.strategy().workload();
         for (coordinate, value) in changes {
             self.cells.entry(*coordinate).or_default().add(workload, step, *value);
@@ -298,6 +309,45 @@ impl SparseMechanism {
         };
         column.noise.skip_to(self.step, &mut column.current)?;
         Ok(column.current[0])
+    }
+
+    /// Refuses changes that add up to an input outside the declared domain.
+    fn check_changes(&mut self, step: usize, changes: &[(u64, f64)]) -> Result<()> {
+        changes.iter().try_for_each(|(coordinate, _)| self.check_coordinate(*coordinate))?;
+        let domain = self.plan.footprint().domain();
+        let (touched, values) = &mut self.touched;
+        touched.clear();
+        values.clear();
+        touched.extend_from_slice(changes);
+        touched.sort_by_key(|(coordinate, _)| *coordinate);
+        touched.dedup_by(|later, sum| {
+            let same = later.0 == sum.0;
+            if same {
+                sum.1 += later.1;
+            }
+            same
+        });
+        values.extend(touched.iter().map(|(_, value)| *value));
+        let outcome = domain.check(step, values).map_err(|error| {
+            let place = |index: usize| {
+                touched.get(index).map_or(index, |(at, _)| usize::try_from(*at).unwrap_or(usize::MAX))
+            };
+            match error {
+                Error::NonFiniteInput { step, index, value } => {
+                    Error::NonFiniteInput { step, index: place(index), value }
+                }
+                Error::OutOfBounds { step, index, value, low, high } => {
+                    Error::OutOfBounds { step, index: place(index), value, low, high }
+                }
+                other => other,
+            }
+        });
+        values.zeroize();
+        touched.iter_mut().for_each(|(coordinate, value)| {
+            coordinate.zeroize();
+            value.zeroize();
+        });
+        outcome
     }
 
     fn standard_deviation_at(&self, step: usize) -> Result<f64> {
@@ -568,6 +618,34 @@ mod tests {
         assert!(SparseMechanism::resume(plan("sqrt", "count", 2), 5, &touched.snapshot()).is_err());
         let dense = crate::Mechanism::new(plan("sqrt", "count", 2), 4).unwrap();
         assert!(SparseMechanism::resume(plan("sqrt", "count", 2), 4, &dense.snapshot()).is_err());
+    }
+
+    #[test]
+    fn changes_that_add_up_to_more_than_was_declared_are_refused() {
+        let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), 4).unwrap()).unwrap();
+        let with = |footprint: Footprint| {
+            let plan = Plan::new(strategy.clone(), footprint, Budget::gaussian(1.0).unwrap())?;
+            SparseMechanism::reproducible(plan, 3, Seed::reproducible(1))
+        };
+        let numbers =
+            |low, high| Footprint::vector(low, high, 3, Relation::ZeroOut, Participation::Single).unwrap();
+        let mut mechanism = with(numbers(-1.0, 2.0)).unwrap();
+        assert!(mechanism.push(&[(1, 2.0), (2, -1.0), (0, 1.0), (0, 1.0)]).is_ok());
+        assert!(matches!(mechanism.push(&[(1, 2.5)]), Err(Error::OutOfBounds { index: 1, .. })));
+        let refused = mechanism.push(&[(2, 1.5), (0, 0.0), (2, 1.0)]);
+        assert!(matches!(refused, Err(Error::OutOfBounds { index: 2, value: 2.5, .. })), "{refused:?}");
+        assert!(mechanism.push(&[(0, 3.0), (0, -1.0)]).is_ok(), "what counts is the sum");
+        assert_eq!(mechanism.step(), 2);
+        // A coordinate that nobody touches has input 0.
+        assert!(with(numbers(1.0, 2.0)).is_err());
+        let ball = Footprint::ball(1.0, Relation::ZeroOut, Participation::Single).unwrap();
+        let mut mechanism = with(ball).unwrap();
+        assert!(mechanism.push(&[(0, 0.6), (1, 0.8)]).is_ok());
+        assert!(matches!(mechanism.push(&[(0, 0.8), (1, 0.8)]), Err(Error::NormTooLarge { .. })));
+        assert!(mechanism.push(&[(0, f64::MAX), (0, f64::MAX)]).is_err());
+        // A plan for other vectors.
+        let scalar = Footprint::scalar(0.0, 1.0, Relation::ZeroOut, Participation::Single).unwrap();
+        assert!(matches!(with(scalar), Err(Error::Dimension { expected: 1, actual: 3, .. })));
     }
 
     #[test]

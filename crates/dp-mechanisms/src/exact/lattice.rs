@@ -100,8 +100,9 @@ impl Lattice {
     pub(super) fn squared_change(&self, footprint: &Footprint, term: usize) -> SquaredChange {
         match self.bounds {
             Bounds::Interval { .. } => {
+                // One person may change every coordinate by as much.
                 let change = BigUint::from(self.scalar_change(footprint.relation()));
-                SquaredChange::integer(&change * &change)
+                SquaredChange::integer(&change * &change * footprint.dimension().unwrap_or(1))
             }
             Bounds::Ball { squared, .. } => SquaredChange::integer(match footprint.relation() {
                 Relation::ZeroOut => squared.into(),
@@ -111,14 +112,17 @@ impl Lattice {
         }
     }
 
-    /// The change of one participation in ℓ1, for scalars.
-    pub(super) fn absolute_change(&self, footprint: &Footprint) -> Result<u64> {
+    /// The change of one participation in ℓ1, for numbers with bounds of their own.
+    pub(super) fn absolute_change(&self, footprint: &Footprint) -> Result<BigUint> {
         match self.bounds {
-            Bounds::Interval { .. } => Ok(self.scalar_change(footprint.relation())),
+            Bounds::Interval { .. } => {
+                let change = BigUint::from(self.scalar_change(footprint.relation()));
+                Ok(change * footprint.dimension().unwrap_or(1))
+            }
             _ => Err(Error::OutOfRange {
                 what: "a pure epsilon budget",
                 value: 0.0,
-                range: "for scalars with declared bounds only: other domains bound no l1 norm",
+                range: "for numbers with declared bounds only: other domains bound no l1 norm",
             }),
         }
     }

@@ -10,7 +10,7 @@ use super::integer::{Entries, IntegerStrategy, SCALED_ENTRY_BITS, ceiling, dyadi
 use super::lattice::Lattice;
 use super::noise::Sampler;
 use super::transform::REACH;
-use crate::error::{Error, Result, check_count, check_positive};
+use crate::error::{Error, Result, check_positive};
 use crate::noise::discrete::{DiscreteGaussian, DiscreteLaplace};
 use crate::sensitivity::Footprint;
 use crate::strategy::{RowNorms, Strategy};
@@ -91,7 +91,7 @@ impl ExactPlan {
         grid: f64,
         budget: ExactBudget,
     ) -> Result<Self> {
-        check_count("dimension", dimension)?;
+        footprint.check_dimension(dimension)?;
         check_positive("grid", grid)?;
         crate::strategy::check_columns(strategy.as_ref(), &footprint)?;
         let lattice = Lattice::new(&footprint, dimension, grid)?;
@@ -290,7 +290,7 @@ impl Draft {
                 let change = lattice.absolute_change(footprint)?;
                 let mut sensitivity = BigUint::ZERO;
                 for term in footprint.terms() {
-                    sensitivity += strategy.absolute_sensitivity(term.participation)? * change;
+                    sensitivity += strategy.absolute_sensitivity(term.participation)? * &change;
                 }
                 (sensitivity, check_positive("epsilon", epsilon)?)
             }

@@ -12,7 +12,7 @@ use zeroize::Zeroize;
 pub use plan::{DoublingPlan, Epoch};
 
 use crate::durable::Resumable;
-use crate::error::{Error, Result, check_count};
+use crate::error::{Error, Result};
 use crate::mechanism::{Release, check_vectors};
 use crate::noise::{CorrelatedNoise, GaussianSource, Seed, Side};
 use crate::snapshot::Snapshot;
@@ -68,7 +68,7 @@ impl DoublingMechanism {
     }
 
     fn with_seed(plan: DoublingPlan, dimension: usize, seed: Seed) -> Result<Self> {
-        check_count("dimension", dimension)?;
+        plan.footprint().check_dimension(dimension)?;
         let epoch = plan.epoch(0)?;
         let noise = epoch_noise(&seed, 0, &epoch, dimension)?;
         let statistic = plan.workload().stream(known_steps(plan.workload(), epoch.end()), dimension)?;

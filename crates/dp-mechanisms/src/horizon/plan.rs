@@ -256,7 +256,7 @@ fn plan_epoch(
     let strategy = method.build(&problem)?;
     let (times, separation) = match participation {
         Participation::Single => (1, 1),
-        Participation::Repeated { times, separation } => (times, separation),
+        Participation::Repeated(repeated) => (repeated.times(), repeated.separation()),
     };
     // The number of steps whose share of the budget is the tightest.
     let (mut worst, mut worst_ratio) = (1, 0.0);
@@ -270,6 +270,9 @@ fn plan_epoch(
     let participation = Participation::repeated(worst, separation)?;
     let terms = footprint.terms().iter().map(|term| Term { weight: term.weight, participation }).collect();
     let mut within_epoch = Footprint::encoded(terms, footprint.relation())?;
+    if let Some(dimension) = footprint.dimension() {
+        within_epoch = within_epoch.of_dimension(dimension)?;
+    }
     if footprint.needs_non_negative_columns() {
         within_epoch = within_epoch.needing_non_negative_columns();
     }

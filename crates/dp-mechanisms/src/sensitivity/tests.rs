@@ -138,3 +138,53 @@ fn domains_refuse_before_anything_happens() {
     assert!(Domain::Ball { radius: 4.9 }.check(1, &[3.0, 4.0]).is_err());
     assert!(Domain::Encoded.check(1, &[1e300, f64::INFINITY]).is_err());
 }
+
+#[test]
+fn numbers_are_bounded_for_the_dimension_they_were_proved_for() {
+    let scalar = Footprint::scalar(-1.0, 3.0, Relation::ZeroOut, Participation::Single).unwrap();
+    assert_eq!(scalar.dimension(), Some(1));
+    assert!(matches!(
+        scalar.clone().of_dimension(100),
+        Err(Error::Dimension { expected: 1, actual: 100, .. })
+    ));
+    // A person who fills all d coordinates moves the vector by sqrt(d) times as much.
+    let vector = Footprint::vector(-1.0, 3.0, 100, Relation::ZeroOut, Participation::Single).unwrap();
+    let ratio = vector.terms()[0].weight / scalar.terms()[0].weight;
+    assert!(ratio >= 10.0 && ratio < 10.0 + 1e-13, "{ratio}");
+    assert!(Footprint::vector(0.0, 1.0, 0, Relation::ZeroOut, Participation::Single).is_err());
+    // A ball bounds the whole vector, however long.
+    let ball = Footprint::ball(1.0, Relation::ZeroOut, Participation::Single).unwrap();
+    assert_eq!(ball.dimension(), None);
+    assert_eq!(ball.clone().of_dimension(7).unwrap().dimension(), Some(7));
+    assert!(ball.clone().of_dimension(0).is_err());
+    assert!(ball.of_dimension(7).unwrap().of_dimension(8).is_err());
+}
+
+#[test]
+fn participations_are_checked_wherever_they_come_from() {
+    let read = serde_json::from_str::<Participation>;
+    assert_eq!(read("\"single\"").unwrap(), Participation::Single);
+    let twice = Participation::repeated(2, 5).unwrap();
+    let text = serde_json::to_string(&twice).unwrap();
+    assert_eq!(text, r#"{"repeated":{"times":2,"separation":5}}"#);
+    assert_eq!(read(&text).unwrap(), twice);
+    assert_eq!(read(r#"{"repeated":{"times":1,"separation":5}}"#).unwrap(), Participation::Single);
+    for bad in [r#"{"repeated":{"times":0,"separation":5}}"#, r#"{"repeated":{"times":2,"separation":0}}"#] {
+        assert!(read(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn the_square_of_a_count_that_fits_no_integer_is_still_above_it() {
+    let times = 1_usize << 32;
+    assert_eq!(times.wrapping_mul(times), 0, "what an integer product would have said");
+    let bound = triangle_bound(times, 2.0);
+    let square = (times as f64).powi(2);
+    assert!(bound >= 2.0 * square && bound < 2.0 * square * (1.0 + 1e-14));
+    // The same through the strategies that fall back on it.
+    let problem = crate::Problem::new(crate::Workload::count(), 1 << 33).unwrap();
+    let strategy = crate::Method::ScaledBlt.build(&problem).unwrap();
+    let often = Participation::repeated(times, 2).unwrap();
+    let single = strategy.sensitivity(Participation::Single).unwrap().squared;
+    assert!(strategy.sensitivity(often).unwrap().squared >= single * times as f64);
+}

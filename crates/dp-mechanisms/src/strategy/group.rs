@@ -23,7 +23,7 @@ use super::{Factorization, NoiseFilter, RowNorms, Strategy, check_materializable
 use crate::error::{Error, Result, check_count};
 use crate::noise::{Side, UnitNoise};
 use crate::problem::Problem;
-use crate::sensitivity::{Participation, Sensitivity};
+use crate::sensitivity::{self, Participation, Sensitivity};
 use crate::workload::{Kind, Workload};
 
 /// Both halves of the circulant square root.
@@ -111,7 +111,7 @@ impl Strategy for Group {
             .map(|m| 2.0 * (times - m) as f64 * majorant[(m * participation.separation()).min(steps - 1)])
             .sum();
         let bound = (times as f64 * single + crossed) * (1.0 + (times + 8) as f64 * f64::EPSILON);
-        let trivial = ((times * times) as f64 * single).next_up();
+        let trivial = sensitivity::triangle_bound(times, single);
         Ok(Sensitivity::upper_bound(bound.min(trivial)))
     }
 

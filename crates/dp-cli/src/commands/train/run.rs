@@ -210,8 +210,8 @@ impl Train {
         };
         let often = match participation {
             Participation::Single => "once".to_owned(),
-            Participation::Repeated { times, separation } => {
-                format!("{times} times, {separation} steps apart")
+            Participation::Repeated(often) => {
+                format!("{} times, {} steps apart", often.times(), often.separation())
             }
         };
         let exception = match self.reproducible_seed {

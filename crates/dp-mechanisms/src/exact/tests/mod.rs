@@ -28,7 +28,9 @@ fn scalar(low: f64, high: f64) -> Footprint {
 const BUDGET: ExactBudget = ExactBudget::Approximate { epsilon: 1.0, delta: 1e-6 };
 
 fn plan(name: &str, workload: &str, steps: usize, dimension: usize, grid: f64) -> crate::Result<ExactPlan> {
-    ExactPlan::new(&build(name, workload, steps)?, scalar(-1.0, 2.0), dimension, grid, BUDGET)
+    let footprint =
+        Footprint::vector(-1.0, 2.0, dimension, Relation::Replace, Participation::Single).unwrap();
+    ExactPlan::new(&build(name, workload, steps)?, footprint, dimension, grid, BUDGET)
 }
 
 /// Every entry of C̃ as a big integer, from its parts.
@@ -368,4 +370,21 @@ proptest! {
             mechanism.release(&[bound], &mut [0.0]).unwrap();
         }
     }
+}
+
+#[test]
+fn every_coordinate_that_a_person_can_change_is_paid_for() {
+    let strategy = build("binary-tree", "count", 8).unwrap();
+    let plan = |dimension, budget| {
+        let footprint =
+            Footprint::vector(0.0, 1.0, dimension, Relation::ZeroOut, Participation::Single).unwrap();
+        ExactPlan::new(&strategy, footprint, dimension, 1.0, budget).unwrap()
+    };
+    let pure = ExactBudget::pure(1.0).unwrap();
+    // All ten coordinates of one step change by 1: ten times as far in l1, ten times as far in squared l2.
+    assert_eq!(*plan(10, pure).sensitivity(), plan(1, pure).sensitivity() * 10_u32);
+    assert_eq!(*plan(10, BUDGET).sensitivity(), plan(1, BUDGET).sensitivity() * 10_u32);
+    let scalar = Footprint::scalar(0.0, 1.0, Relation::ZeroOut, Participation::Single).unwrap();
+    let refused = ExactPlan::new(&strategy, scalar, 10, 1.0, pure);
+    assert!(matches!(refused, Err(crate::Error::Dimension { expected: 1, actual: 10, .. })));
 }

@@ -379,7 +379,7 @@ impl ToeplitzStrategy {
             return Ok(sensitivity::orthogonal_columns(&squared, participation));
         }
         if self.steps > sensitivity::DENSE_LIMIT {
-            return Ok(Sensitivity::upper_bound((times * times) as f64 * longest));
+            return Ok(Sensitivity::upper_bound(sensitivity::triangle_bound(times, longest)));
         }
         let matrix = scaled_matrix(&self.core.coefficients(self.steps)?, &scaling.tables());
         sensitivity::dense(matrix.view(), participation)
