@@ -17,13 +17,17 @@ const LOG2_BLOCK_SCALE: u32 = 5;
 const FAST_BLOCKS: u64 = 1 << (2 * (LOG2_BLOCK_SCALE - 1));
 
 /// The fixed-point exponent is below `2^64 γ` by less than this.
-const SLACK: u64 = 4;
+const SLACK: u64 = 5;
+
+/// The bits of a random word that are left beside a sign.
+const ONE_WORD: u32 = 63;
 
 /// The discrete Gaussian `P(y) ∝ exp(-y² / 2σ²)` on the integers, with rational `σ²`, sampled exactly.
 ///
 /// | parameter | accepted |
 /// |---|---|
 /// | `σ² = numerator/denominator` | 2^-14 to 2^124, both ends included |
+/// | `σ² = 4^doublings · numerator/denominator` | to 2^200 ([`DiscreteGaussian::wide`]) |
 /// | `σ` as a double | 2^-7 to 2^62, both ends included |
 ///
 /// The range is that of the *parameter*; for the variance of the samples see [`variance`](Self::variance).
@@ -54,6 +58,8 @@ const SLACK: u64 = 4;
 pub struct DiscreteGaussian {
     numerator: u128,
     denominator: u128,
+    /// `σ² = 4^doublings · numerator / denominator`.
+    doublings: u32,
     /// A magnitude is `2^low_bits · block + low`.
     low_bits: u32,
     blocks: Inversion,
@@ -71,8 +77,31 @@ impl DiscreteGaussian {
         if !ratio_in_range(numerator, denominator, 14, 124) {
             return Err(SamplerError::InvalidVariance { numerator, denominator });
         }
-        let (a, b) = (BigUint::from(numerator), BigUint::from(denominator));
-        // The least j with σ² < 4^j · 4^5; it is at most 58 because σ² <= 2^124.
+        Ok(Self::scaled(numerator, denominator, 0))
+    }
+
+    /// The sampler with `σ² = 4^doublings · numerator / denominator`, for noise wider than [`Self::new`] allows: what
+    /// stands below the blocks takes two random words in place of one from `σ = 2^68` on.
+    ///
+    /// # Errors
+    ///
+    /// [`SamplerError::InvalidVariance`] unless `numerator / denominator` is in [1, 2^124] and `σ²` at most 2^200.
+    pub fn wide(numerator: u128, denominator: u128, doublings: u32) -> Result<Self, SamplerError> {
+        if doublings == 0 {
+            return Self::new(numerator, denominator);
+        }
+        let fits = ratio_in_range(numerator, denominator, 0, 124)
+            && doublings <= 100
+            && ratio_in_range(numerator, denominator, 0, (200 - 2 * doublings).min(124));
+        if !fits {
+            return Err(SamplerError::InvalidVariance { numerator, denominator });
+        }
+        Ok(Self::scaled(numerator, denominator, doublings))
+    }
+
+    fn scaled(numerator: u128, denominator: u128, doublings: u32) -> Self {
+        let (a, b) = (BigUint::from(numerator) << (2 * doublings), BigUint::from(denominator));
+        // The least j with σ² < 4^j · 4^5; it is at most 96 because σ² <= 2^200.
         let mut low_bits = 0;
         while a >= &b << (2 * (low_bits + LOG2_BLOCK_SCALE)) {
             low_bits += 1;
@@ -83,7 +112,7 @@ impl DiscreteGaussian {
         let inverse_block_variance = u64::try_from(inverse_block_variance).unwrap_or(u64::MAX);
         let rate = Ratio { numerator: b << (2 * low_bits), denominator: a << 1 };
         let blocks = Inversion::new(Weights { decay: Decay::Gaussian, rate, halve_zero: low_bits == 0 });
-        Ok(Self { numerator, denominator, low_bits, blocks, inverse_block_variance })
+        Self { numerator, denominator, doublings, low_bits, blocks, inverse_block_variance }
     }
 
     /// The sampler whose `σ` is exactly the given double: its square is a rational of 128-bit integers.
@@ -112,6 +141,9 @@ impl DiscreteGaussian {
     /// The magnitude is below 2^123; the chance that it exceeds `kσ` is below `2 exp(-k²/2)`.
     #[inline]
     pub fn sample<R: CryptoRng + ?Sized>(&self, rng: &mut R) -> i128 {
+        if self.low_bits > ONE_WORD {
+            return self.sample_wide(rng);
+        }
         loop {
             let block = self.blocks.sample(rng);
             let (negative, low) = sign_and_low_bits(rng.next_u64(), self.low_bits);
@@ -119,6 +151,25 @@ impl DiscreteGaussian {
                 return signed(negative, block.into());
             }
             let magnitude = u128::from(block) << self.low_bits | u128::from(low);
+            let is_second_zero = negative && magnitude == 0;
+            if !is_second_zero && self.accept(block, low.into(), rng) {
+                return signed(negative, magnitude);
+            }
+        }
+    }
+
+    /// [`Self::sample`] with more low bits than one word holds beside the sign.
+    fn sample_wide<R: CryptoRng + ?Sized>(&self, rng: &mut R) -> i128 {
+        loop {
+            let block = self.blocks.sample(rng);
+            let (negative, high) = sign_and_low_bits(rng.next_u64(), ONE_WORD);
+            let low =
+                (u128::from(high) << 64 | u128::from(rng.next_u64())) >> (64 + ONE_WORD - self.low_bits);
+            // 2^26 blocks are 2^21 deviations and more: the chance is below exp(-2^41), and the sum stays below 2^123.
+            if block >> 26 != 0 {
+                continue;
+            }
+            let magnitude = u128::from(block) << self.low_bits | low;
             let is_second_zero = negative && magnitude == 0;
             if !is_second_zero && self.accept(block, low, rng) {
                 return signed(negative, magnitude);
@@ -128,7 +179,7 @@ impl DiscreteGaussian {
 
     /// True with probability `exp(-γ)`, where `γ = ((2^j block + low)² - (2^j block)²) / 2σ²`.
     #[inline]
-    fn accept<R: CryptoRng + ?Sized>(&self, block: u64, low: u64, rng: &mut R) -> bool {
+    fn accept<R: CryptoRng + ?Sized>(&self, block: u64, low: u128, rng: &mut R) -> bool {
         let exact = || self.exponent(block, low);
         if block < FAST_BLOCKS {
             bernoulli_exp_neg_enclosed(self.exponent_head(block, low), SLACK, exact, rng)
@@ -139,27 +190,30 @@ impl DiscreteGaussian {
 
     /// `γ = x (block + x/2) / s²` with `x = low / 2^j`, in units of 2^-64, too small by less than [`SLACK`].
     ///
-    /// `x` is exact in 64 bits. `block + x/2 < 2^8` and then its product with `x` are cut to units of 2^-56;
+    /// `x` is exact in 64 bits, or cut to units of 2^-64 if there are more: against `(block + x)/s² < 2^8/2^8` that is worth
+    /// less than one final unit. `block + x/2 < 2^8` and then its product with `x` are cut to units of 2^-56;
     /// divided by `s² >= 2^8` each cut is worth less than one final unit. The stored `1/s²` is
     /// short by at most 2^-72, worth less than one unit against a product below 2^8, and the last cut by less
     /// than one.
     #[inline]
-    fn exponent_head(&self, block: u64, low: u64) -> u64 {
-        let x = low << (64 - self.low_bits);
+    fn exponent_head(&self, block: u64, low: u128) -> u64 {
+        // The highest 64 of the low bits.
+        let x = (low << (128 - self.low_bits) >> 64) as u64;
         let midpoint = block << 56 | x >> 9;
         high_half(high_half(x, midpoint), self.inverse_block_variance)
     }
 
     /// `γ` itself.
     #[cold]
-    fn exponent(&self, block: u64, low: u64) -> Ratio {
+    fn exponent(&self, block: u64, low: u128) -> Ratio {
         let sum = (BigUint::from(block) << (self.low_bits + 1)) + low;
-        Ratio { numerator: sum * low * self.denominator, denominator: BigUint::from(self.numerator) << 1 }
+        let denominator = BigUint::from(self.numerator) << (2 * self.doublings + 1);
+        Ratio { numerator: sum * low * self.denominator, denominator }
     }
 
     /// `σ²` as a double; not quite the variance of the samples when `σ` is small.
     pub fn variance_parameter(&self) -> f64 {
-        self.numerator as f64 / self.denominator as f64
+        libm::ldexp(self.numerator as f64 / self.denominator as f64, 2 * self.doublings.cast_signed())
     }
 
     /// The variance of a sample, `Σ y² exp(-y²/2σ²) / Σ exp(-y²/2σ²)`, for error statements.
@@ -200,6 +254,7 @@ fn theta_moments(rate: f64) -> (f64, f64) {
 mod tests {
     use approx::assert_relative_eq;
     use proptest::prelude::*;
+    use rand::SeedableRng;
 
     use super::*;
 
@@ -216,12 +271,28 @@ mod tests {
             prop_assume!(numerator / denominator > 1024);
             let sampler = DiscreteGaussian::new(numerator, denominator).unwrap();
             let (_, low) = sign_and_low_bits(bits, sampler.low_bits);
+            let low = u128::from(low);
             let head = sampler.exponent_head(block, low);
             let Ratio { numerator, denominator } = sampler.exponent(block, low);
             let scaled = numerator << 64;
             prop_assert!(BigUint::from(head) * &denominator <= scaled);
             prop_assert!((BigUint::from(head) + SLACK) * &denominator > scaled);
             prop_assert!(scaled >> 64 < denominator);
+        }
+
+        #[test]
+        fn the_fixed_point_exponent_of_wide_noise_is_within_its_slack(
+            numerator in (1u128 << 100)..(1 << 124), denominator in 1u128..1000, doublings in 20_u32..=38,
+            block in 0..FAST_BLOCKS, bits in any::<u128>(),
+        ) {
+            let sampler = DiscreteGaussian::wide(numerator, denominator, doublings).unwrap();
+            let low = bits >> (128 - sampler.low_bits);
+            prop_assert!(sampler.low_bits > ONE_WORD && sampler.low_bits <= 96);
+            let head = sampler.exponent_head(block, low);
+            let Ratio { numerator, denominator } = sampler.exponent(block, low);
+            let scaled = numerator << 64;
+            prop_assert!(BigUint::from(head) * &denominator <= scaled);
+            prop_assert!((BigUint::from(head) + SLACK) * &denominator > scaled);
         }
 
         #[test]
@@ -267,6 +338,47 @@ mod tests {
         for sigma in [f64::NAN, f64::INFINITY, 0.0, -1.0, SMALLEST.next_down(), largest.next_up()] {
             assert!(DiscreteGaussian::with_standard_deviation(sigma).is_err(), "{sigma}");
         }
+    }
+
+    #[test]
+    fn wide_noise_ends_where_its_sums_would_overflow() {
+        assert!(DiscreteGaussian::wide(1 << 124, 1, 38).is_ok());
+        assert!(DiscreteGaussian::wide((1 << 124) + 1, 1, 38).is_err());
+        assert!(DiscreteGaussian::wide(1 << 124, 1, 39).is_err());
+        assert!(DiscreteGaussian::wide(1, 2, 3).is_err() && DiscreteGaussian::wide(1, 1, 101).is_err());
+        assert!(DiscreteGaussian::wide(1, 1, u32::MAX).is_err());
+        // Without doublings it is the same sampler.
+        let (a, b) =
+            (DiscreteGaussian::new(1 << 80, 3).unwrap(), DiscreteGaussian::wide(1 << 80, 3, 0).unwrap());
+        let draw = |sampler: &DiscreteGaussian| {
+            let mut rng = rand_chacha::ChaCha20Rng::seed_from_u64(3);
+            (0..50).map(|_| sampler.sample(&mut rng)).collect::<Vec<_>>()
+        };
+        assert_eq!(draw(&a), draw(&b));
+    }
+
+    /// 40,000 samples of `σ = 2^90` in 16 cells of probability 1/16 each: chi-squared with 15 degrees of freedom exceeds 44.3
+    /// with probability 1e-4, and does so by far for noise that is two thirds or three halves as wide.
+    #[test]
+    fn wide_noise_has_the_law_of_a_gaussian() {
+        let sampler = DiscreteGaussian::wide(1 << 120, 1, 30).unwrap();
+        let mut rng = rand_chacha::ChaCha20Rng::seed_from_u64(11);
+        let scale = 2.0_f64.powi(90);
+        let samples: Vec<f64> = (0..40_000).map(|_| sampler.sample(&mut rng) as f64 / scale).collect();
+        let statistic = |stretch: f64| {
+            let mut cells = [0_u32; 16];
+            for sample in &samples {
+                let rank = 0.5 * libm::erfc(-sample * stretch / std::f64::consts::SQRT_2);
+                cells[((rank * 16.0) as usize).min(15)] += 1;
+            }
+            cells.iter().map(|count| (f64::from(*count) - 2500.0).powi(2) / 2500.0).sum::<f64>()
+        };
+        assert!(statistic(1.0) < 44.3, "{}", statistic(1.0));
+        assert!(statistic(1.5) > 1000.0 && statistic(2.0 / 3.0) > 1000.0);
+        // The lowest bits are bits: as many odd as even samples, within five deviations.
+        let mut rng = rand_chacha::ChaCha20Rng::seed_from_u64(12);
+        let odd: u32 = (0..40_000).map(|_| (sampler.sample(&mut rng) & 1) as u32).sum();
+        assert!((f64::from(odd) - 20_000.0).abs() < 500.0, "{odd}");
     }
 
     /// Reference values: the defining sums in 60-digit arithmetic.
