@@ -15,6 +15,8 @@ fn whole_streams(c: &mut Criterion) {
     for (method, steps) in [
         (Method::Sqrt, 1_usize << 16),
         (Method::Sqrt, 1 << 20),
+        (Method::Blt, 1 << 20),
+        (Method::ScaledBlt, 1 << 20),
         (Method::ScaledSqrt, 1 << 16),
         (Method::BinaryTree, 1 << 16),
         (Method::BinaryTree, 1 << 20),
@@ -38,7 +40,7 @@ fn whole_streams(c: &mut Criterion) {
             });
         });
         for (mode, grid) in [("exact, whole numbers", 1.0), ("exact, grid of 2^-16", 1.0 / 65536.0)] {
-            let budget = budget.try_into().expect("not a Gaussian budget");
+            let budget = budget.into();
             let plan =
                 ExactPlan::new(&strategy, footprint.clone(), 1, grid, budget).expect("it can be calibrated");
             group.bench_function(id(mode), |b| {

@@ -76,7 +76,7 @@ impl BudgetArguments {
     pub(crate) fn exact(self) -> Result<ExactBudget> {
         match self {
             Self { epsilon: Some(epsilon), delta: Some(0.0), .. } => ExactBudget::pure(epsilon),
-            _ => self.required()?.try_into(),
+            _ => Ok(self.required()?.into()),
         }
         .map_err(Usage::error)
     }

@@ -41,7 +41,7 @@ pub(crate) fn compare(peers: &Peers, quick: bool) -> Result<Section> {
     for method in [Method::BinaryTree, Method::Sqrt] {
         peers.doing(format!("{steps} events: exact {method}"));
         let strategy = method.build(&problem)?;
-        let budget = Budget::zero_concentrated(RHO)?.try_into()?;
+        let budget = Budget::zero_concentrated(RHO)?.into();
         let mut mechanism = ExactMechanism::new(ExactPlan::new(&strategy, footprint()?, 1, 1.0, budget)?)?;
         rows.push(stream(work, method.name(), steps, |event, out| {
             mechanism.release(&[event], out).map(drop)

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | ρ-zCDP | discrete Gaussian: Canonne, Kamath, Steinke 2020 | `σ² = Δ²/(2ρ)` |
 //! | (ε, δ) | the better of the two routes below | `σ² = Δ²/μ²` |
+//! | μ-GDP | the second of the two routes below, with its slack | `σ² = Δ²/μ²` |
 //! | (ε, 0) | discrete Laplace | scale `Δ_1/ε`, ℓ1 sensitivity |
 //!
 //! # Two routes to (ε, δ)
@@ -24,6 +25,9 @@
 //! `m/(24σ²)`, so the discrete mechanism is (ε, δ) for
 //!
 //! `δ = δ_GDP(ε; Δ/σ) + (1 + e^ε) m/(24σ²)`.
+//!
+//! For a μ-GDP budget the same distance is the slack of the claim: whatever test somebody runs on the releases, its two error
+//! rates are those of a test against `N(0, 1)` and `N(μ, 1)`, each up to `m/(24σ²)` ([`gaussian_slack`]).
 //!
 //! Measurements are taken on a fine lattice (40 bits below the unit, σ ≈ 2^40 and more), so the second term is about
 //! 10^-19 for ε = 1 and a million values, and the price against the continuous calibration vanishes:
@@ -55,6 +59,11 @@ pub enum ExactBudget {
         /// ρ.
         rho: f64,
     },
+    /// μ-Gaussian differential privacy, up to the [`gaussian_slack`] of discrete noise.
+    Gaussian {
+        /// μ.
+        mu: f64,
+    },
     /// (ε, 0)-differential privacy.
     Pure {
         /// ε.
@@ -72,23 +81,28 @@ impl ExactBudget {
     }
 }
 
-impl TryFrom<Budget> for ExactBudget {
-    type Error = Error;
-
-    /// The same budget.
-    ///
-    /// # Errors
-    /// μ-GDP: its trade-off curve is that of the continuous Gaussian, and nothing else has it exactly.
-    fn try_from(budget: Budget) -> Result<Self> {
+impl From<Budget> for ExactBudget {
+    /// The same budget; that of a Gaussian holds up to its [`gaussian_slack`].
+    fn from(budget: Budget) -> Self {
         match budget.kind() {
-            Kind::Approximate { epsilon, delta } => Ok(Self::Approximate { epsilon, delta }),
-            Kind::ZeroConcentrated { rho } => Ok(Self::ZeroConcentrated { rho }),
-            Kind::Gaussian { mu } => Err(Error::OutOfRange {
-                what: "a Gaussian (mu) budget for exact noise",
-                value: mu,
-                range: "an (epsilon, delta), rho or pure epsilon budget",
-            }),
+            Kind::Approximate { epsilon, delta } => Self::Approximate { epsilon, delta },
+            Kind::ZeroConcentrated { rho } => Self::ZeroConcentrated { rho },
+            Kind::Gaussian { mu } => Self::Gaussian { mu },
         }
+    }
+}
+
+/// How far exact noise may be from the Gaussian that a μ-GDP budget speaks of: `m/(24σ²)`, rounded up, in total variation,
+/// for m values of noise with parameter σ².
+///
+/// # Privacy
+/// With this slack s every pair of error rates (α, β) of a test satisfies `β ≥ G_μ(α + s) - s`, and
+/// `δ(ε) ≤ δ_GDP(ε; μ) + (1 + e^ε) s` for every ε.
+pub fn gaussian_slack(measurements: f64, variance: f64) -> f64 {
+    if variance < 1.0 {
+        1.0
+    } else {
+        (measurements / (24.0 * variance) * (1.0 + 4.0 * f64::EPSILON)).min(1.0)
     }
 }
 
@@ -119,7 +133,8 @@ pub(super) fn variance_divisor(
 pub fn delta_from_zcdp(epsilon: f64, rho: f64) -> Result<f64> {
     check_positive("epsilon", epsilon)?;
     check_positive("rho", rho)?;
-    Ok((log_delta(epsilon, rho).exp() * (1.0 + 1e-12)).min(1.0))
+    // Exponential and product round by less than this.
+    Ok((log_delta(epsilon, rho).exp() * (1.0 + 4.0 * f64::EPSILON)).min(1.0))
 }
 
 /// From (ε, δ) to zCDP: the largest ρ for which ρ-zCDP is known to imply (ε, δ), rounded down and re-checked.
@@ -154,13 +169,19 @@ pub fn rho_from_approximate(epsilon: f64, delta: f64) -> Result<f64> {
     })
 }
 
-/// The logarithm of δ at the best order found, by a golden section over `ln(α - 1)`.
+/// The logarithm of δ at the best order found, by a golden section over `ln(α - 1)`, rounded up.
+///
+/// With `a = α - 1` it is `a (αρ - ε) - a ln(1 + 1/a) - ln(1 + a)`. No two terms of this form nearly cancel at the best
+/// order, where αρ is about half of ε. Each factor and each sum rounds by half a unit of its own magnitude, and the logarithms
+/// by less than one: sixteen units of the sum of magnitudes are more than all of it.
 fn log_delta(epsilon: f64, rho: f64) -> f64 {
     let at = |log: f64| {
         let above = log.exp();
         let order = 1.0 + above;
-        // (1 - 1/α)^α / (α-1) = (α-1)^(α-1) / α^α
-        above * (order * rho - epsilon) + above * log - order * order.ln()
+        let (gain, loss) = (above * (order * rho), above * epsilon);
+        let (shrink, spread) = (above * (1.0 / above).ln_1p(), above.ln_1p());
+        let rounding = 16.0 * f64::EPSILON * (gain + loss + shrink + spread);
+        above * (order * rho - epsilon) - shrink - spread + rounding
     };
     // The best order is near 1 + (ε - ρ)/(2ρ), and never far from it on a logarithmic scale.
     let centre = ((epsilon / (2.0 * rho)).max(1e-12)).ln();
@@ -234,11 +255,40 @@ mod tests {
         }
     }
 
+    /// The minimum over all orders, by an independent search in 60-digit arithmetic.
     #[test]
-    fn gaussian_budgets_are_refused_and_the_others_kept() {
-        assert!(ExactBudget::try_from(Budget::gaussian(1.0).unwrap()).is_err());
-        let rho = ExactBudget::try_from(Budget::zero_concentrated(0.5).unwrap()).unwrap();
+    fn the_logarithm_of_delta_is_rounded_up_and_no_more_than_that() {
+        for (epsilon, rho, least) in [
+            (1.0, 0.015, -20.691_510_333_215_331),
+            (0.1, 0.0001, -32.174_439_337_546_16),
+            (0.01, 1e-6, -34.521_999_839_252_814),
+            (1e-3, 1e-9, -264.122_861_384_292_96),
+            (1e-4, 1e-12, -2_518.727_583_543_399_6),
+            (8.0, 0.5, -31.211_502_884_534_683),
+            (1.0, 1e-8, -25_000_018.227_533_575),
+            (0.5, 1e-10, -625_000_022.389_556_5),
+            (20.0, 3.0, -26.291_031_085_171_19),
+            (1e-6, 1e-16, -2_523.332_803_229_387),
+            (3.0, 1.5, -1.477_601_573_735_725_5),
+            (0.1, 0.2, -1.108_261_948_161_545_2),
+            (1e-5, 1e-9, -10.751_626_104_033_671),
+        ] {
+            let computed = log_delta(epsilon, rho);
+            // The reference itself is a rounded double.
+            let ulp = f64::EPSILON * f64::abs(least);
+            assert!(computed >= least - ulp, "{epsilon} {rho}: {computed} below {least}");
+            assert!(computed <= least + 80.0 * ulp + 1e-13, "{epsilon} {rho}: {computed} above {least}");
+        }
+    }
+
+    #[test]
+    fn budgets_are_kept_as_they_are_and_the_slack_is_what_discrete_noise_costs() {
+        let mu = ExactBudget::from(Budget::gaussian(1.0).unwrap());
+        assert_eq!(mu, ExactBudget::Gaussian { mu: 1.0 });
+        let rho = ExactBudget::from(Budget::zero_concentrated(0.5).unwrap());
         assert_eq!(rho, ExactBudget::ZeroConcentrated { rho: 0.5 });
+        assert!(gaussian_slack(24.0, 100.0) >= 0.01 && gaussian_slack(24.0, 100.0) < 0.010_000_001);
+        assert_eq!(gaussian_slack(1.0, 0.5), 1.0, "nothing is known of such narrow noise");
         assert!(ExactBudget::pure(0.0).is_err() && ExactBudget::pure(f64::NAN).is_err());
         assert!(rho_from_approximate(1.0, 1.0).is_err() && rho_from_approximate(f64::NAN, 0.1).is_err());
     }

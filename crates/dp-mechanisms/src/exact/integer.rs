@@ -1,26 +1,47 @@
 //! Strategies in integers: the matrix C̃ that is measured, and its sensitivity without rounding.
 //!
 //! `C̃ = round(2^s · C)` entry by entry; trees are 0/1 matrices, so `2^s · C` itself. For `C = D1 · T · D2` the three
-//! factors are rounded and their exact product is C̃. Whatever the rounding did, C̃ *is* the strategy from here on: its own
-//! columns give the sensitivity and its own inverse decodes.
+//! factors are rounded and their exact product is C̃. Whatever the rounding did, C̃ *is* what is measured: its own columns give
+//! the sensitivity. Decoding may use the recursion of the real T where the difference is nothing beside the noise
+//! ([`super::decode`]); the diagonals are always undone as they were rounded.
+//!
+//! | part of `D1 · T · D2` | bits | why |
+//! |---|---|---|
+//! | T | as many as the decoder needs, 36 first | an error in T is an error in the release |
+//! | D1 | 8 below its smallest entry, as far as 12 bits of range go | undone exactly, and near the optimum the noise changes with the square of an error |
+//! | D2 | 14 below its smallest entry | undone exactly, but a column that is too short by one unit wastes that much |
 
-use dp_linalg::{series, tree};
+use std::sync::Arc;
+
+use dp_linalg::{fft, series, tree};
 use ndarray::Array2;
 use num_bigint::BigUint;
 
-use super::transform::{Convolver, LONGEST};
+use super::transform::{Convolver, LONGEST, REACH};
 use crate::error::{Error, Result};
 use crate::sensitivity::{self, Participation};
-use crate::strategy::{Measurement, Strategy, check_materializable};
+use crate::strategy::toeplitz::Core;
+use crate::strategy::{
+    Measurement, Strategy, check_materializable, has_non_negative_products, refused_columns,
+};
 
-/// The largest number of bits in an entry of C̃.
+/// The number of bits of an entry of C̃ that are tried first.
 pub const ENTRY_BITS: u32 = 40;
 
-/// The same for scaled Toeplitz matrices, whose entries are products of three factors with a third of the bits each.
-pub const SCALED_ENTRY_BITS: u32 = 54;
+/// The same for the core of a scaled matrix, whose entries have those of the diagonals besides.
+const CORE_BITS: u32 = 36;
+
+/// The most bits that decoding can ask for.
+pub const MOST_BITS: u32 = 56;
 
 /// The smallest number of bits at which C̃ still resembles C.
 pub const FEWEST_BITS: u32 = 20;
+
+/// Bits of the smallest entry of D1, and the largest range of that diagonal in bits.
+const ROW_BITS: (u32, u32) = (8, 12);
+
+/// The same for D2.
+const COLUMN_BITS: (u32, u32) = (14, 20);
 
 /// A lower-triangular integer matrix, by its structure.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,69 +63,129 @@ pub(super) enum Entries {
 #[derive(Debug, Clone)]
 pub struct IntegerStrategy {
     pub(super) entries: Entries,
+    /// The real T, if its inverse is a recursion of few values that decodes well enough.
+    pub(super) recursion: Option<Core>,
+    /// The squared norm of the longest column, where finding it takes a convolution.
+    longest: Option<BigUint>,
+    /// The largest sum of magnitudes in a row, and in a row of the core times D2.
+    reach: [BigUint; 2],
     steps: usize,
     name: &'static str,
-    source: std::sync::Arc<dyn Strategy>,
+    source: Arc<dyn Strategy>,
 }
 
-impl IntegerStrategy {
-    /// Rounds a strategy to entries of at most `bits` bits.
-    ///
-    /// # Complexity
-    /// O(n log n) for Toeplitz matrices, scaled or not; O(n²) time and memory for dense ones, which are written out.
-    ///
-    /// # Errors
-    /// Fewer than 20 bits, a decoder that looks ahead, a dense matrix that is not lower triangular with a diagonal, or
-    /// more steps than a dense matrix is written out for.
-    pub fn new(strategy: &std::sync::Arc<dyn Strategy>, bits: u32) -> Result<Self> {
-        if !(FEWEST_BITS..=SCALED_ENTRY_BITS).contains(&bits) {
-            return Err(Error::OutOfRange {
-                what: "bits of an integer strategy",
-                value: f64::from(bits),
-                range: "20 to 54 (choose a coarser grid or a larger budget)",
-            });
-        }
+/// What is rounded to integers, looked up once for any number of bits.
+pub(super) struct Source {
+    strategy: Arc<dyn Strategy>,
+    measurement: Measurement,
+}
+
+impl Source {
+    pub(super) fn new(strategy: &Arc<dyn Strategy>) -> Result<Self> {
         let steps = strategy.steps();
         if steps > LONGEST {
             return Err(Error::TooLarge { what: "an exact convolution", steps, limit: LONGEST });
         }
+        let measurement = strategy.measurement()?;
+        if matches!(measurement, Measurement::Dense(_)) {
+            check_materializable(steps)?;
+        }
+        Ok(Self { strategy: strategy.clone(), measurement })
+    }
+
+    /// The number of bits to begin with.
+    pub(super) fn first_bits(&self) -> u32 {
+        match self.measurement {
+            Measurement::Scaled { .. } => CORE_BITS,
+            _ => ENTRY_BITS,
+        }
+    }
+
+    /// The integer matrix whose entries, or those of its core, have at most `bits` bits, for inputs up to a magnitude.
+    pub(super) fn round(&self, bits: u32, magnitude: u64) -> Result<IntegerStrategy> {
+        if !(FEWEST_BITS..=MOST_BITS).contains(&bits) {
+            return Err(Error::OutOfRange {
+                what: "bits of an integer strategy",
+                value: f64::from(bits),
+                range: "20 to 56 (choose a coarser grid or a larger budget)",
+            });
+        }
+        let (strategy, steps) = (&self.strategy, self.strategy.steps());
         let refuse = |reason| Error::NotApplicable {
             strategy: strategy.name(),
             workload: strategy.workload().to_string(),
             reason,
         };
-        let measurement = strategy.measurement()?;
-        let bits = match measurement {
-            Measurement::Scaled { .. } => bits,
-            _ => bits.min(ENTRY_BITS),
-        };
-        let entries = match measurement {
-            Measurement::Toeplitz(coefficients) => {
-                let (coefficients, bits) = rounded(&coefficients, bits)?;
-                Entries::Toeplitz { coefficients, bits }
+        let (entries, core, longest) = match &self.measurement {
+            Measurement::Toeplitz(core) => {
+                let (coefficients, bits) = rounded(&core.coefficients(steps)?, bits)?;
+                (Entries::Toeplitz { coefficients, bits }, Some(core), None)
             }
-            Measurement::Scaled { rows, coefficients } => scaled(&rows, &coefficients, bits)?,
-            Measurement::LeftNodes => Entries::LeftNodes { bits },
-            Measurement::AllNodes => Entries::AllNodes { bits },
+            Measurement::Scaled { rows, core, columns } => {
+                let (entries, longest) =
+                    scaled(rows, &core.coefficients(steps)?, columns.as_deref(), bits, magnitude)?;
+                (entries, Some(core), Some(longest))
+            }
+            Measurement::LeftNodes => (Entries::LeftNodes { bits }, None, None),
+            Measurement::AllNodes => (Entries::AllNodes { bits }, None, None),
             Measurement::Dense(matrix) => {
-                check_materializable(steps)?;
                 if matrix.dim() != (steps, steps) {
                     return Err(refuse("an exact release measures square or tree-shaped matrices only"));
                 }
-                dense(&matrix, bits)?
-                    .ok_or_else(|| refuse("its matrix is not lower triangular with a diagonal"))?
+                let entries = dense(matrix, bits)?
+                    .ok_or_else(|| refuse("its matrix is not lower triangular with a diagonal"))?;
+                (entries, None, None)
             }
         };
-        let invertible = match &entries {
-            Entries::Toeplitz { coefficients, .. } | Entries::Scaled { coefficients, .. } => {
-                coefficients[0] != 0
-            }
-            _ => true,
-        };
-        if !invertible {
+        if let Entries::Toeplitz { coefficients, .. } | Entries::Scaled { coefficients, .. } = &entries
+            && coefficients[0] == 0
+        {
             return Err(refuse("its diagonal rounds to zero"));
         }
-        Ok(Self { entries, steps, name: strategy.name(), source: strategy.clone() })
+        let recursion = core.filter(|core| !matches!(core, Core::Full { .. })).cloned();
+        let reach = reach(&entries, steps);
+        Ok(IntegerStrategy {
+            entries,
+            recursion,
+            longest,
+            reach,
+            steps,
+            name: strategy.name(),
+            source: strategy.clone(),
+        })
+    }
+}
+
+impl IntegerStrategy {
+    /// Rounds a strategy to entries of at most `bits` bits; those of a scaled matrix have the bits of its diagonals besides.
+    ///
+    /// # Complexity
+    /// O(n log n) for Toeplitz matrices, scaled or not; O(n²) time and memory for dense ones, which are written out.
+    ///
+    /// # Errors
+    /// Fewer than 20 bits or more than 56, a decoder that looks ahead, a dense matrix that is not lower triangular with a
+    /// diagonal, or more steps than a dense matrix is written out for.
+    pub fn new(strategy: &Arc<dyn Strategy>, bits: u32) -> Result<Self> {
+        Source::new(strategy)?.round(bits, 1)
+    }
+
+    /// Refuses a matrix whose columns may have negative inner products; see [`crate::strategy::check_columns`].
+    ///
+    /// # Errors
+    /// [`Error::NotApplicable`], or a matrix too large to look at.
+    pub(super) fn check_columns(&self) -> Result<()> {
+        let non_negative = |values: &[i64]| values.iter().all(|value| *value >= 0);
+        let fine = match &self.entries {
+            Entries::Toeplitz { coefficients, .. } => non_negative(coefficients),
+            Entries::Scaled { rows, coefficients, columns, .. } => {
+                [rows, coefficients, columns].iter().all(|part| non_negative(part))
+            }
+            Entries::LeftNodes { .. } | Entries::AllNodes { .. } => true,
+            Entries::Dense { packed, .. } => {
+                non_negative(packed) || has_non_negative_products(&self.materialize()?)
+            }
+        };
+        if fine { Ok(()) } else { Err(refused_columns(self.source.as_ref())) }
     }
 
     /// The same matrix with entries in units of `2^-bits`, for tests that enumerate.
@@ -121,6 +202,9 @@ impl IntegerStrategy {
             Entries::LeftNodes { bits } | Entries::AllNodes { bits } => *bits = few,
             Entries::Scaled { .. } | Entries::Dense { .. } => {}
         }
+        // The real inverse is not that of so coarse a matrix.
+        coarse.recursion = None;
+        coarse.reach = reach(&coarse.entries, coarse.steps);
         coarse
     }
 
@@ -135,7 +219,7 @@ impl IntegerStrategy {
     }
 
     /// The strategy this is a rounding of.
-    pub(super) fn source(&self) -> &std::sync::Arc<dyn Strategy> {
+    pub(super) fn source(&self) -> &Arc<dyn Strategy> {
         &self.source
     }
 
@@ -158,41 +242,29 @@ impl IntegerStrategy {
         }
     }
 
-    /// The number of bits that were asked for, as far as the structure uses them.
-    pub(super) fn entry_bits(&self) -> u32 {
-        match self.entries {
-            Entries::Scaled { .. } => SCALED_ENTRY_BITS,
-            _ => ENTRY_BITS,
-        }
+    /// The largest sum of magnitudes in a row: no measurement exceeds this times the largest input.
+    pub(super) fn reach(&self) -> &BigUint {
+        &self.reach[0]
     }
 
-    /// The largest sum of magnitudes in a row: no measurement exceeds this times the largest input.
-    pub(super) fn reach(&self) -> BigUint {
-        match &self.entries {
-            Entries::Toeplitz { coefficients, .. } => magnitudes(coefficients),
-            Entries::Scaled { rows, coefficients, columns, .. } => {
-                magnitudes(coefficients) * largest(rows) * largest(columns)
-            }
-            Entries::LeftNodes { bits } | Entries::AllNodes { bits } => BigUint::from(self.steps) << *bits,
-            Entries::Dense { packed, .. } => {
-                rows_of(packed, self.steps).map(magnitudes).max().unwrap_or_default()
-            }
-        }
+    /// The same before the rows of a scaled matrix are scaled: what a convolution must recover.
+    pub(super) fn convolution_reach(&self) -> &BigUint {
+        &self.reach[1]
     }
 
     /// `Δ(C̃)²` for unit changes: the exact integer, or a proven upper bound of it.
     ///
     /// # Privacy
-    /// Single participation: the longest column, in integers. Repeated participation: for non-negative, non-increasing
-    /// Toeplitz matrices the sum of the columns `0, b, 2b, …`, in integers (and rounding keeps both properties);
-    /// for other Toeplitz matrices that of the non-increasing majorant; for trees the integer program of the tree times
-    /// `4^bits`; otherwise the Gram bound of [`sensitivity::dense`] enlarged by its rounding, or the triangle inequality.
+    /// Single participation: the longest column, in integers. Repeated participation: where nothing increases in time
+    /// (non-negative coefficients and both diagonals, and rounding keeps that) the sum of the columns `0, b, 2b, …`, in integers;
+    /// for other Toeplitz matrices that of the non-increasing majorant; bands no wider than the separation
+    /// make orthogonal columns; for trees the integer program of the tree times `4^bits`; otherwise the Gram bound of
+    /// [`sensitivity::dense`] enlarged by its rounding, or the triangle inequality.
     ///
     /// # Errors
     /// What the Gram bound refuses, or a sum beyond 128 bits.
     pub fn squared_sensitivity(&self, participation: Participation) -> Result<BigUint> {
         let times = participation.times_within(self.steps);
-        let triangle = |longest: BigUint| longest * times * times;
         match &self.entries {
             Entries::Toeplitz { coefficients, .. } => {
                 toeplitz(coefficients, times, participation.separation())
@@ -202,13 +274,19 @@ impl IntegerStrategy {
                 Ok(ceiling(nodes) << (2 * bits))
             }
             Entries::Scaled { rows, coefficients, columns, .. } => {
-                let longest = column_energies(rows, coefficients)
-                    .into_iter()
-                    .zip(columns)
-                    .map(|(energy, scale)| energy * scale.unsigned_abs() * scale.unsigned_abs())
-                    .max()
-                    .unwrap_or_default();
-                self.by_gram(participation, longest, triangle)
+                let longest = self.longest.clone().unwrap_or_default();
+                if times <= 1 {
+                    return Ok(longest);
+                }
+                let separation = participation.separation();
+                if [rows, coefficients, columns].iter().all(|part| never_rises(part)) {
+                    let sums = combined(coefficients, Some(columns), times, separation)?;
+                    return energy(sums.iter().zip(rows).map(|(sum, row)| sum.checked_mul((*row).into())));
+                }
+                if bands(coefficients) <= separation {
+                    return Ok(longest * times);
+                }
+                self.by_gram(participation, longest)
             }
             Entries::Dense { packed, .. } => {
                 let mut energies = vec![BigUint::ZERO; self.steps];
@@ -217,21 +295,17 @@ impl IntegerStrategy {
                         *energy += square(*entry);
                     }
                 }
-                self.by_gram(participation, energies.into_iter().max().unwrap_or_default(), triangle)
+                self.by_gram(participation, energies.into_iter().max().unwrap_or_default())
             }
         }
     }
 
-    fn by_gram(
-        &self,
-        participation: Participation,
-        longest: BigUint,
-        triangle: impl Fn(BigUint) -> BigUint,
-    ) -> Result<BigUint> {
-        if participation.times_within(self.steps) <= 1 {
+    fn by_gram(&self, participation: Participation, longest: BigUint) -> Result<BigUint> {
+        let times = participation.times_within(self.steps);
+        if times <= 1 {
             return Ok(longest);
         }
-        let bound = triangle(longest);
+        let bound = longest * times * times;
         if self.steps > sensitivity::DENSE_LIMIT {
             return Ok(bound);
         }
@@ -304,40 +378,152 @@ fn rounded(values: &[f64], bits: u32) -> Result<(Vec<i64>, u32)> {
     Ok((values.iter().map(|value| (value * scale).round() as i64).collect(), shift))
 }
 
-/// Rounds the rows and the core of `D1 · T · D2` and normalizes the columns of what came out.
-fn scaled(rows: &[f64], coefficients: &[f64], bits: u32) -> Result<Entries> {
-    let part = bits / 3;
-    let (mut rows, row_bits) = rounded(rows, part)?;
-    // A scale must not vanish, and any positive one will do.
-    rows.iter_mut().for_each(|row| *row = (*row).max(1));
-    let (coefficients, core_bits) = rounded(coefficients, bits - 2 * part)?;
-    // Square roots of exact sums, in f64: how columns are scaled is a choice, not a claim.
-    let norms: Vec<f64> =
-        column_energies(&rows, &coefficients).iter().map(|energy| to_f64(energy).sqrt()).collect();
-    let shortest = norms.iter().copied().fold(f64::INFINITY, f64::min);
-    let unit = libm::ldexp(1.0, part.cast_signed());
-    let columns = norms.iter().map(|norm| (unit * shortest / norm).floor().max(1.0) as i64).collect();
-    Ok(Entries::Scaled { rows, coefficients, columns, bits: [row_bits, core_bits, part] })
+/// Values up to 1 times `2^s`, rounded: the smallest gets the bits given first, as far as the range given second goes, and no
+/// less than one unit.
+fn diagonal(values: &[f64], (bits, range): (u32, u32)) -> (Vec<i64>, u32) {
+    let smallest = values.iter().copied().fold(1.0, f64::min);
+    let below = (1 - libm::frexp(smallest).1).clamp(0, range.cast_signed()).unsigned_abs();
+    let shift = bits + below;
+    let unit = libm::ldexp(1.0, shift.cast_signed());
+    (values.iter().map(|value| (value * unit).round().max(1.0) as i64).collect(), shift)
 }
 
-/// `Σ_k rows[j+k]² coefficients[k]²` for every j: an exact correlation.
-fn column_energies(rows: &[i64], coefficients: &[i64]) -> Vec<BigUint> {
-    let steps = rows.len();
-    let length = (2 * steps).next_power_of_two();
-    // Parts of a third of the bits each: squares of 36 bits, and sums that fit the reach of two primes.
-    let squares =
-        |values: &mut dyn Iterator<Item = &i64>| values.map(|value| value * value).collect::<Vec<i64>>();
-    let kernel = squares(&mut coefficients.iter());
-    let reversed = squares(&mut rows.iter().rev());
-    let convolver = Convolver::new(&kernel, length, length, super::transform::REACH - 1);
-    let mut scratch = vec![0; convolver.scratch_size(length)];
-    let mut energies = Vec::with_capacity(length);
-    convolver.multiply(&reversed, length, 0, &mut scratch, |value| {
-        energies.push(BigUint::from(value.unsigned_abs()));
-    });
-    energies.truncate(steps);
-    energies.reverse();
-    energies
+/// Rounds the factors of `D1 · T · D2`, and normalizes the columns of what came out if none are given. Returns the squared norm
+/// of the longest column beside it.
+fn scaled(
+    rows: &[f64],
+    coefficients: &[f64],
+    columns: Option<&[f64]>,
+    bits: u32,
+    magnitude: u64,
+) -> Result<(Entries, BigUint)> {
+    // What a convolution takes is one word: the columns must leave room for the inputs.
+    let room = (1_u64 << 61) / magnitude.max(1);
+    if room < 1 << COLUMN_BITS.0 {
+        return Err(Error::OutOfRange {
+            what: "the largest input of a scaled strategy in grid units",
+            value: magnitude as f64,
+            range: "below 2^47 (choose a coarser grid)",
+        });
+    }
+    // Diagonals have no scale of their own: the largest row and the smallest column are one.
+    let largest = rows.iter().copied().fold(0.0, f64::max);
+    let (rows, row_bits) = diagonal(&rows.iter().map(|row| row / largest).collect::<Vec<f64>>(), ROW_BITS);
+    let (coefficients, core_bits) = rounded(coefficients, bits)?;
+    let energies = Energies::new(&rows, &coefficients)?;
+    let lengths: Vec<f64> = match columns {
+        Some(columns) => {
+            let smallest = columns.iter().copied().fold(f64::INFINITY, f64::min);
+            columns.iter().map(|column| column / smallest).collect()
+        }
+        // Square roots of exact sums, in f64: how columns are scaled is a choice, not a claim.
+        None => {
+            let norms: Vec<f64> = energies.estimates().map(f64::sqrt).collect();
+            let longest = norms.iter().copied().fold(0.0, f64::max);
+            norms.iter().map(|norm| longest / norm).collect()
+        }
+    };
+    let unit = f64::from(1_u32 << COLUMN_BITS.0);
+    let limit = (1_u64 << (COLUMN_BITS.0 + COLUMN_BITS.1)).min(room) as f64;
+    let columns: Vec<i64> =
+        lengths.iter().map(|length| (unit * length).floor().clamp(1.0, limit) as i64).collect();
+    let longest = energies.longest(&columns);
+    let bits = [row_bits, core_bits, COLUMN_BITS.0];
+    Ok((Entries::Scaled { rows, coefficients, columns, bits }, longest))
+}
+
+/// `Σ_k rows[j+k]² coefficients[k]²` for every j, exactly: `low + high · 2^width`.
+struct Energies {
+    low: Vec<u128>,
+    high: Vec<u128>,
+    width: u32,
+}
+
+impl Energies {
+    /// Exact correlations, with the squares of the coefficients in two parts.
+    fn new(rows: &[i64], coefficients: &[i64]) -> Result<Self> {
+        let steps = rows.len();
+        let squared = |value: i64| u128::from(value.unsigned_abs()).pow(2);
+        let largest_row = squared(largest(rows).cast_signed());
+        let largest_coefficient = squared(largest(coefficients).cast_signed());
+        let logarithm = |value: u128| u128::BITS - value.leading_zeros();
+        // A sum of `steps` products of a squared row and a part stays below the reach of the transform.
+        let width = 121_u32.saturating_sub(logarithm(largest_row) + logarithm(steps as u128)).min(60);
+        if 2 * width < logarithm(largest_coefficient) || logarithm(largest_row) > 61 {
+            return Err(Error::TooLarge {
+                what: "the exact columns of a scaled strategy",
+                steps,
+                limit: 1 << 24,
+            });
+        }
+        let reversed: Vec<i64> = rows.iter().rev().map(|row| row * row).collect();
+        let length = (2 * steps).next_power_of_two();
+        let correlate = |part: &dyn Fn(u128) -> u128| {
+            let kernel: Vec<i64> = coefficients.iter().map(|value| part(squared(*value)) as i64).collect();
+            let mut sums = Vec::with_capacity(length);
+            Convolver::new(&kernel, length, REACH - 1)
+                .multiply(&reversed, |value| sums.push(value.unsigned_abs()));
+            sums.truncate(steps);
+            sums.reverse();
+            sums
+        };
+        let low = correlate(&|square| square & ((1 << width) - 1));
+        let high = if largest_coefficient >> width == 0 {
+            vec![0; steps]
+        } else {
+            correlate(&|square| square >> width)
+        };
+        Ok(Self { low, high, width })
+    }
+
+    /// All of them in f64.
+    fn estimates(&self) -> impl Iterator<Item = f64> {
+        let unit = libm::ldexp(1.0, self.width.cast_signed());
+        self.low.iter().zip(&self.high).map(move |(low, high)| *low as f64 + *high as f64 * unit)
+    }
+
+    /// The largest of them times the square of a scale each, exactly.
+    fn longest(&self, scales: &[i64]) -> BigUint {
+        let estimates =
+            || self.estimates().zip(scales).map(|(energy, scale)| energy * (*scale as f64).powi(2));
+        let close = estimates().fold(0.0, f64::max) * (1.0 - 1e-9);
+        let exact = |(index, _): (usize, f64)| {
+            let energy = (BigUint::from(self.high[index]) << self.width) + self.low[index];
+            energy * square(scales[index])
+        };
+        estimates()
+            .enumerate()
+            .filter(|(_, estimate)| *estimate >= close)
+            .map(exact)
+            .max()
+            .unwrap_or_default()
+    }
+}
+
+/// The largest sums of magnitudes in a row: of the matrix, and of its core times D2.
+fn reach(entries: &Entries, steps: usize) -> [BigUint; 2] {
+    let same = |reach: BigUint| [reach.clone(), reach];
+    match entries {
+        Entries::Toeplitz { coefficients, .. } => same(magnitudes(coefficients)),
+        Entries::Scaled { rows, coefficients, columns, .. } => {
+            let real =
+                |values: &[i64]| values.iter().map(|value| value.unsigned_abs() as f64).collect::<Vec<f64>>();
+            let (core, columns) = (real(coefficients), real(columns));
+            let norm = |values: &[f64]| values.iter().map(|value| value * value).sum::<f64>().sqrt();
+            // A transform in f64 is wrong by less than 1e-12 of the product of the norms.
+            let margin = 1e-10 * norm(&core) * norm(&columns);
+            let sums: Vec<f64> = fft::convolve_truncated(&core, &columns, steps)
+                .into_iter()
+                .map(|sum| (sum.max(0.0) + margin) * (1.0 + 1e-9))
+                .collect();
+            let scaled = sums.iter().zip(rows).map(|(sum, row)| sum * row.unsigned_abs() as f64);
+            [ceiling(scaled.fold(0.0, f64::max)), ceiling(sums.iter().copied().fold(0.0, f64::max))]
+        }
+        Entries::LeftNodes { bits } | Entries::AllNodes { bits } => same(BigUint::from(steps) << *bits),
+        Entries::Dense { packed, .. } => {
+            same(rows_of(packed, steps).map(magnitudes).max().unwrap_or_default())
+        }
+    }
 }
 
 fn dense(matrix: &Array2<f64>, bits: u32) -> Result<Option<Entries>> {
@@ -360,39 +546,75 @@ pub(super) fn rows_of(packed: &[i64], steps: usize) -> impl Iterator<Item = &[i6
 
 /// The sensitivity of an integer Toeplitz matrix.
 fn toeplitz(coefficients: &[i64], times: usize, separation: usize) -> Result<BigUint> {
-    let overflow = || Error::OutOfRange {
-        what: "participation times",
-        value: times as f64,
-        range: "few enough that the squared sensitivity fits 128 bits",
-    };
-    let energy = |values: &[i128]| {
-        values
-            .iter()
-            .try_fold(0_u128, |sum, value| sum.checked_add(value.unsigned_abs().checked_pow(2)?))
-            .ok_or_else(overflow)
-    };
-    let mut sums: Vec<i128> = coefficients.iter().copied().map(i128::from).collect();
-    let single = energy(&sums)?;
+    let single = energy(coefficients.iter().map(|value| Some(i128::from(*value))))?;
     if times <= 1 {
-        return Ok(single.into());
+        return Ok(single);
     }
-    let monotone =
-        sums.windows(2).all(|pair| pair[0] >= pair[1]) && sums.last().is_some_and(|last| *last >= 0);
-    if !monotone {
-        sums.iter_mut().for_each(|value| *value = value.abs());
-        for index in (1..sums.len()).rev() {
-            sums[index - 1] = sums[index - 1].max(sums[index]);
+    let exact =
+        |coefficients: &[i64]| energy(combined(coefficients, None, times, separation)?.into_iter().map(Some));
+    if never_rises(coefficients) {
+        return exact(coefficients);
+    }
+    if bands(coefficients) <= separation {
+        return Ok(single * times);
+    }
+    let mut majorant: Vec<i64> = coefficients.iter().map(|value| value.abs()).collect();
+    for index in (1..majorant.len()).rev() {
+        majorant[index - 1] = majorant[index - 1].max(majorant[index]);
+    }
+    Ok(exact(&majorant)?.min(single * times * times))
+}
+
+/// The sum of the columns `0, b, 2b, …`, each times its scale if there are any.
+fn combined(
+    coefficients: &[i64],
+    scales: Option<&[i64]>,
+    times: usize,
+    separation: usize,
+) -> Result<Vec<i128>> {
+    let mut sums = vec![0_i128; coefficients.len()];
+    for shift in (0..times).filter_map(|time| time.checked_mul(separation)) {
+        let scale = i128::from(scales.map_or(1, |scales| scales[shift]));
+        for (sum, value) in sums[shift..].iter_mut().zip(coefficients) {
+            *sum = sum.checked_add(i128::from(*value) * scale).ok_or_else(too_many)?;
         }
     }
-    // From the back, so that what is added has not been added to: after all shifts, the sum over the set {0, b, 2b, …}.
-    let majorant = sums.clone();
-    for shift in (1..times).map(|i| i * separation) {
-        for (sum, value) in sums[shift..].iter_mut().zip(&majorant) {
-            *sum += value;
+    Ok(sums)
+}
+
+/// The sum of squares; nothing for a value stands for one beyond 128 bits.
+fn energy(values: impl Iterator<Item = Option<i128>>) -> Result<BigUint> {
+    // Squares are collected in a word until it is full.
+    let (mut total, mut part) = (BigUint::ZERO, 0_u128);
+    for value in values {
+        let magnitude = value.ok_or_else(too_many)?.unsigned_abs();
+        match magnitude.checked_mul(magnitude).and_then(|square| part.checked_add(square)) {
+            Some(sum) => part = sum,
+            None => {
+                let magnitude = BigUint::from(magnitude);
+                total += &magnitude * &magnitude;
+            }
         }
     }
-    let bound = BigUint::from(energy(&sums)?);
-    Ok(if monotone { bound } else { bound.min(BigUint::from(single) * times * times) })
+    Ok(total + part)
+}
+
+fn too_many() -> Error {
+    Error::OutOfRange {
+        what: "participation times",
+        value: f64::INFINITY,
+        range: "few enough that sums of columns fit 128 bits",
+    }
+}
+
+/// Whether the values are non-negative and never increase.
+fn never_rises(values: &[i64]) -> bool {
+    values.windows(2).all(|pair| pair[0] >= pair[1]) && values.last().is_none_or(|last| *last >= 0)
+}
+
+/// The number of coefficients up to the last that is not zero.
+fn bands(coefficients: &[i64]) -> usize {
+    coefficients.iter().rposition(|value| *value != 0).map_or(0, |last| last + 1)
 }
 
 fn magnitudes(values: &[i64]) -> BigUint {

@@ -12,6 +12,9 @@ const LARGEST_UNITS: f64 = (1_u64 << 53) as f64;
 /// The largest coordinate of an encoded event, in grid units: counts per step stay far below it.
 const ENCODED_MAGNITUDE: u64 = 1 << 31;
 
+/// Sums of measurements stay below `2^127`, and this times them is a double.
+const LARGEST_GRID: f64 = f64::from_bits((1023 + 896) << 52);
+
 /// The grid `value = grid · integer` with the declared bounds in its units.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Lattice {
@@ -37,6 +40,14 @@ impl Lattice {
             value,
             range: "at most 2^53 (choose a coarser grid)",
         };
+        // A release is `grid` times sums of integers, and the grid times the largest sum must not leave the doubles.
+        if !(grid < LARGEST_GRID) {
+            return Err(Error::OutOfRange {
+                what: "grid",
+                value: grid,
+                range: "below 2^896: sums of so large values would be infinite",
+            });
+        }
         let domain = footprint.domain();
         let bounds = match domain {
             Domain::Interval { low, high } => {
@@ -94,6 +105,11 @@ impl Lattice {
             Bounds::Ball { magnitude, .. } => magnitude,
             Bounds::Encoded => ENCODED_MAGNITUDE,
         }
+    }
+
+    /// The largest coordinate that was declared, in units; encodings declare none.
+    pub(super) fn declared_magnitude(&self) -> Option<u64> {
+        (self.bounds != Bounds::Encoded).then(|| self.magnitude())
     }
 
     /// The squared change of one participation in a term of the footprint, in squared units.

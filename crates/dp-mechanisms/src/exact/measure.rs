@@ -7,6 +7,7 @@ use zeroize::Zeroize;
 
 use super::convolution::OnlineConvolution;
 use super::integer::{Entries, IntegerStrategy};
+use super::transform::REACH;
 
 /// The state of the measured stream.
 pub(super) struct Measure {
@@ -31,24 +32,16 @@ impl Measure {
     /// Measures vectors whose coordinates are at most `magnitude`; the plan has checked that no sum overflows.
     pub(super) fn new(strategy: Arc<IntegerStrategy>, dimension: usize, magnitude: u64) -> Self {
         let steps = strategy.steps();
-        let reach = |coefficients: &[i64], factor: u64| -> u128 {
-            let sum: u128 = coefficients.iter().map(|value| u128::from(value.unsigned_abs())).sum();
-            sum.saturating_mul(u128::from(factor)).saturating_mul(u128::from(magnitude))
-        };
-        let convolution = |coefficients: &Vec<i64>, factor: u64| {
-            let reach = reach(coefficients, factor);
+        let reach = u128::try_from(strategy.convolution_reach() * magnitude).unwrap_or(REACH - 1);
+        let convolution = |coefficients: &Vec<i64>| {
             Box::new(OnlineConvolution::new(coefficients.clone(), dimension, reach))
         };
         let state = match &strategy.entries {
             Entries::Toeplitz { coefficients, .. } => {
-                State::Convolution { operator: convolution(coefficients, 1), scaled: Vec::new() }
+                State::Convolution { operator: convolution(coefficients), scaled: Vec::new() }
             }
-            Entries::Scaled { coefficients, columns, .. } => {
-                let factor = columns.iter().map(|scale| scale.unsigned_abs()).max().unwrap_or(1);
-                State::Convolution {
-                    operator: convolution(coefficients, factor),
-                    scaled: vec![0; steps * dimension],
-                }
+            Entries::Scaled { coefficients, .. } => {
+                State::Convolution { operator: convolution(coefficients), scaled: vec![0; steps * dimension] }
             }
             Entries::LeftNodes { .. } | Entries::AllNodes { .. } => {
                 State::Nodes { sum: vec![0; dimension], latest: vec![0; tree::levels(steps) * dimension] }

@@ -4,7 +4,7 @@
 //! and the low bits of its outputs can tell neighbouring streams apart. Here the release is `A C̃⁻¹ (C̃x + z)`, where
 //!
 //! - `x` is the data on a declared grid: integers times the grid,
-//! - `C̃` is an integer matrix, the strategy rounded to 40-bit entries ([`IntegerStrategy`]),
+//! - `C̃` is an integer matrix, the strategy rounded to entries of 40 bits and more ([`IntegerStrategy`]),
 //! - `z` is discrete Gaussian or discrete Laplace noise, sampled exactly ([`crate::noise::discrete`]),
 //! - `C̃x + z` is computed without rounding or overflow: the plan proves the bounds before data arrives,
 //! - the sensitivity of C̃ is an exact integer, and the noise parameter a rational rounded up once ([`ExactPlan`]).
@@ -33,7 +33,7 @@ mod plan;
 mod transform;
 
 pub use budget::ExactBudget;
-pub use integer::{ENTRY_BITS, FEWEST_BITS, IntegerStrategy, SCALED_ENTRY_BITS};
+pub use integer::{ENTRY_BITS, FEWEST_BITS, IntegerStrategy, MOST_BITS};
 pub use mechanism::ExactMechanism;
 pub use plan::{ExactPlan, NoiseParameter};
 

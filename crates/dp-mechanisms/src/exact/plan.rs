@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use num_bigint::BigUint;
 
-use super::budget::{ExactBudget, variance_divisor};
-use super::decode::decoder_row_norms;
-use super::integer::{Entries, IntegerStrategy, SCALED_ENTRY_BITS, ceiling, dyadic, to_f64};
+use super::budget::{ExactBudget, gaussian_slack, variance_divisor};
+use super::decode::{decoder_row_norms, recursion_bias};
+use super::integer::{IntegerStrategy, MOST_BITS, Source, ceiling, dyadic, to_f64};
 use super::lattice::Lattice;
 use super::noise::Sampler;
 use super::transform::REACH;
@@ -46,17 +46,20 @@ pub struct ExactPlan {
     rows: Arc<RowNorms>,
     /// `Σ_j |A_tj|` for every step.
     reach: Arc<[f64]>,
+    bias: f64,
 }
 
 /// The parameter of the noise, an exact rational.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoiseParameter {
-    /// Discrete Gaussian noise with this `σ²`.
+    /// Discrete Gaussian noise with `σ² = 4^doublings · numerator / denominator`.
     SquaredScale {
         /// The numerator.
         numerator: u128,
         /// The denominator.
         denominator: u128,
+        /// The power of four.
+        doublings: u32,
     },
     /// Discrete Laplace noise with this scale.
     Scale {
@@ -73,11 +76,21 @@ const LARGEST_MEASUREMENT_BITS: u64 = 122;
 // Exact products recover whatever measurements are allowed.
 const _: () = assert!(REACH >> LARGEST_MEASUREMENT_BITS > 0);
 
+/// The widest exact noise, in bits of σ².
+const WIDEST_VARIANCE_BITS: u64 = 200;
+
+/// Decoding moves a release by less than this many standard deviations.
+const LARGEST_BIAS: f64 = 1e-6;
+
+/// Inputs of encodings have no declared bound. Up to this many events of a coordinate in every step the bias is below
+/// [`LARGEST_BIAS`]; more of them move it in proportion.
+const ENCODED_EVENTS: u64 = 1 << 20;
+
 impl ExactPlan {
     /// Calibrates a strategy for vectors of the given dimension whose values are multiples of `grid`.
     ///
-    /// The entries of the integer matrix get as many bits as the noise sampler and 128-bit sums allow, at most
-    /// [`super::ENTRY_BITS`] ([`SCALED_ENTRY_BITS`] for scaled matrices).
+    /// The entries of the integer matrix get [`super::ENTRY_BITS`] bits, or as many as decoding needs, or as many as the noise
+    /// sampler and 128-bit sums allow.
     ///
     /// Pure ε asks for a small ℓ1 sensitivity, which trees have; use `binary-tree` or `honaker-online` there.
     ///
@@ -93,30 +106,48 @@ impl ExactPlan {
     ) -> Result<Self> {
         footprint.check_dimension(dimension)?;
         check_positive("grid", grid)?;
-        crate::strategy::check_columns(strategy.as_ref(), &footprint)?;
         let lattice = Lattice::new(&footprint, dimension, grid)?;
-        let mut bits = SCALED_ENTRY_BITS;
+        let source = Source::new(strategy)?;
+        let (mut bits, mut most) = (source.first_bits(), MOST_BITS);
         loop {
-            let integer = IntegerStrategy::new(strategy, bits)?;
-            let draft = Draft::new(&integer, &lattice, &footprint, dimension, budget)?;
-            if draft.excess == 0 {
-                let sampler = draft.noise.sampler()?;
-                let rows = Arc::new(decoder_row_norms(&integer)?);
-                return Ok(Self {
-                    strategy: Arc::new(integer),
-                    lattice,
-                    dimension,
-                    budget,
-                    sensitivity: draft.sensitivity,
-                    noise: draft.noise,
-                    sampler,
-                    rows,
-                    reach: row_sums(strategy.as_ref())?.into(),
-                    footprint,
-                });
+            let mut integer = source.round(bits, lattice.magnitude())?;
+            if footprint.needs_non_negative_columns() {
+                integer.check_columns()?;
             }
-            // Entries are cut to what is left at most, so this falls at every turn and `new` refuses in the end.
-            bits = integer.entry_bits().min(bits).saturating_sub(draft.excess);
+            let draft = Draft::new(&integer, &lattice, &footprint, dimension, budget)?;
+            if draft.excess > 0 {
+                // This falls at every turn, and rounding refuses in the end.
+                most = bits.saturating_sub(draft.excess);
+                bits = most;
+                continue;
+            }
+            let mut rows = decoder_row_norms(&integer)?;
+            let bias = relative_bias(&integer, &lattice, &rows, draft.noise)?;
+            if bias > LARGEST_BIAS {
+                if bits < most {
+                    let missing = (bias / LARGEST_BIAS).log2().ceil().clamp(1.0, f64::from(MOST_BITS));
+                    bits = most.min(bits + missing as u32);
+                    continue;
+                }
+                // No more bits to be had: the coefficients of the integer matrix itself decode.
+                integer.recursion = None;
+                rows = decoder_row_norms(&integer)?;
+            }
+            let bias = if integer.recursion.is_some() { bias } else { 0.0 };
+            let sampler = draft.noise.sampler()?;
+            return Ok(Self {
+                strategy: Arc::new(integer),
+                lattice,
+                dimension,
+                budget,
+                sensitivity: draft.sensitivity,
+                noise: draft.noise,
+                sampler,
+                rows: Arc::new(rows),
+                reach: row_sums(strategy.as_ref())?.into(),
+                footprint,
+                bias,
+            });
         }
     }
 
@@ -135,7 +166,16 @@ impl ExactPlan {
         plan.strategy = Arc::new(integer);
         plan.sensitivity = draft.sensitivity;
         plan.noise = draft.noise;
+        plan.rows = Arc::new(decoder_row_norms(&plan.strategy)?);
         Ok(plan)
+    }
+
+    /// Decodes the integer matrix itself, whatever its core allows.
+    #[cfg(test)]
+    pub(super) fn decode_by_series(&mut self) {
+        let mut strategy = (*self.strategy).clone();
+        strategy.recursion = None;
+        self.strategy = Arc::new(strategy);
     }
 
     /// The integer matrix.
@@ -204,6 +244,25 @@ impl ExactPlan {
         Some(self.lattice.largest_rounding() * sum)
     }
 
+    /// The most by which decoding with the real matrix moves a release, in standard deviations of its noise: below 1e-6, and 0
+    /// where the integer matrix itself is decoded. For encodings, whose inputs have no declared bound, with at most `2^20`
+    /// grid units of a coordinate in every step.
+    pub fn decoding_bias(&self) -> f64 {
+        self.bias
+    }
+
+    /// How far the noise may be from the Gaussian of a μ-GDP budget, in total variation; see [`gaussian_slack`]. Other budgets
+    /// hold as they are.
+    pub fn slack(&self) -> f64 {
+        match self.budget {
+            ExactBudget::Gaussian { .. } => gaussian_slack(
+                self.strategy.measurements() as f64 * self.dimension as f64,
+                self.noise.variance(),
+            ),
+            _ => 0.0,
+        }
+    }
+
     /// The squared row norms of the decoder, in units of the integer matrix divided by its power of two.
     pub fn row_norms(&self) -> &RowNorms {
         &self.rows
@@ -243,12 +302,14 @@ impl NoiseParameter {
         let refuse = |value: f64| Error::OutOfRange {
             what: "the exact noise that budget and bounds demand",
             value,
-            range: "a scale between 2^-7 and 2^62 grid units",
+            range: "a scale between 2^-7 and 2^62 grid units, or 2^100 for Gaussian noise",
         };
         match self {
-            Self::SquaredScale { numerator, denominator } => DiscreteGaussian::new(numerator, denominator)
-                .map(Sampler::Gaussian)
-                .map_err(|_| refuse((numerator as f64 / denominator as f64).sqrt())),
+            Self::SquaredScale { numerator, denominator, doublings } => {
+                DiscreteGaussian::wide(numerator, denominator, doublings)
+                    .map(Sampler::Gaussian)
+                    .map_err(|_| refuse(self.variance().sqrt()))
+            }
             Self::Scale { numerator, denominator } => DiscreteLaplace::new(numerator, denominator)
                 .map(Sampler::Laplace)
                 .map_err(|_| refuse(numerator as f64 / denominator as f64)),
@@ -258,7 +319,9 @@ impl NoiseParameter {
     /// The variance of a sample, to within rounding and, for the discrete Gaussian, from above.
     pub fn variance(self) -> f64 {
         match self {
-            Self::SquaredScale { numerator, denominator } => numerator as f64 / denominator as f64,
+            Self::SquaredScale { numerator, denominator, doublings } => {
+                libm::ldexp(numerator as f64 / denominator as f64, 2 * doublings.cast_signed())
+            }
             Self::Scale { numerator, denominator } => {
                 // 2 e^{-1/s} / (1 - e^{-1/s})²
                 let rate = denominator as f64 / numerator as f64;
@@ -294,7 +357,9 @@ impl Draft {
                 }
                 (sensitivity, check_positive("epsilon", epsilon)?)
             }
-            ExactBudget::ZeroConcentrated { .. } | ExactBudget::Approximate { .. } => {
+            ExactBudget::ZeroConcentrated { .. }
+            | ExactBudget::Approximate { .. }
+            | ExactBudget::Gaussian { .. } => {
                 let mut sensitivity = BigUint::ZERO;
                 for (index, term) in footprint.terms().iter().enumerate() {
                     let squared = strategy.squared_sensitivity(term.participation)?;
@@ -306,6 +371,7 @@ impl Draft {
                         variance_divisor(epsilon, delta, measurements, to_f64(&sensitivity) * (1.0 - 1e-12))?
                     }
                     ExactBudget::ZeroConcentrated { rho } => 2.0 * check_positive("rho", rho)?,
+                    ExactBudget::Gaussian { mu } => (mu * check_positive("mu", mu)?).next_down(),
                     ExactBudget::Pure { epsilon } => epsilon,
                 };
                 (sensitivity, divisor)
@@ -317,25 +383,42 @@ impl Draft {
             ExactBudget::Pure { .. } => {
                 (NoiseParameter::Scale { numerator, denominator }, bits.saturating_sub(62))
             }
-            _ => (
-                NoiseParameter::SquaredScale { numerator, denominator },
-                bits.saturating_sub(124).div_ceil(2),
-            ),
+            _ if bits > 124 => {
+                // Fewer digits of a wider number: `2^-(2 doublings)` of it, rounded up once more.
+                let doublings = bits.saturating_sub(124).div_ceil(2);
+                let unit = BigUint::from(1_u32) << (2 * doublings);
+                let fewer = (&sensitivity + &unit - 1_u32) >> (2 * doublings);
+                let (numerator, denominator, _) = quotient_rounded_up(&fewer, divisor);
+                let doublings = u32::try_from(doublings).unwrap_or(u32::MAX);
+                (
+                    NoiseParameter::SquaredScale { numerator, denominator, doublings },
+                    // The last rounding may carry.
+                    (bits + 1).saturating_sub(WIDEST_VARIANCE_BITS).div_ceil(2),
+                )
+            }
+            _ => (NoiseParameter::SquaredScale { numerator, denominator, doublings: 0 }, 0),
         };
         let magnitude = BigUint::from(lattice.magnitude());
-        let measured = strategy.reach() * &magnitude;
-        let too_large = measured.bits().saturating_sub(LARGEST_MEASUREMENT_BITS);
-        let convolved = match &strategy.entries {
-            // The inputs of the convolution are scaled before it, and are words themselves.
-            Entries::Scaled { columns, .. } => {
-                let scale = columns.iter().map(|column| column.unsigned_abs()).max().unwrap_or(1);
-                3 * (BigUint::from(scale) * magnitude).bits().saturating_sub(61)
-            }
-            _ => 0,
-        };
-        let excess = too_wide.max(too_large).max(convolved);
+        let bits_over =
+            |reach: &BigUint| (reach * &magnitude).bits().saturating_sub(LARGEST_MEASUREMENT_BITS);
+        let too_large = bits_over(strategy.reach()).max(bits_over(strategy.convolution_reach()));
+        let excess = too_wide.max(too_large);
         Ok(Self { sensitivity, noise, excess: u32::try_from(excess).unwrap_or(u32::MAX) })
     }
+}
+
+/// [`recursion_bias`] for the inputs of a plan, in standard deviations of its noise: the largest over all steps.
+fn relative_bias(
+    strategy: &IntegerStrategy,
+    lattice: &Lattice,
+    rows: &RowNorms,
+    noise: NoiseParameter,
+) -> Result<f64> {
+    let Some(bias) = recursion_bias(strategy)? else { return Ok(0.0) };
+    let magnitude = lattice.declared_magnitude().unwrap_or(ENCODED_EVENTS) as f64;
+    let scale = libm::ldexp(noise.variance().sqrt(), -strategy.bits().cast_signed());
+    let relative = bias.iter().zip(rows.iter()).map(|(bias, row)| bias * magnitude / (scale * row.sqrt()));
+    Ok(relative.fold(0.0, f64::max))
 }
 
 /// The least `numerator / 2^k` that is not below `value / divisor`, with as fine a denominator as 127 bits allow, and

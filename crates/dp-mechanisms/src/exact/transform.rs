@@ -1,4 +1,4 @@
-//! Cyclic convolution with a fixed kernel in prime fields: exact integers at the speed of a Fourier transform.
+//! Cyclic convolution in prime fields: exact integers at the speed of a Fourier transform.
 //!
 //! A number-theoretic transform is a Fourier transform whose roots of unity live in the integers modulo a prime, so
 //! nothing is ever rounded. A product whose entries are known to lie in `(-P/2, P/2)`, with P the product of the
@@ -32,7 +32,7 @@ pub(super) const LONGEST: usize = 1 << 31;
 
 /// A factor with `⌊factor · 2^64 / modulus⌋`, which makes a modular product two multiplications and no division.
 #[derive(Debug, Clone, Copy)]
-struct Factor {
+pub(super) struct Factor {
     value: u64,
     quotient: u64,
 }
@@ -58,13 +58,42 @@ impl Prime {
         self.power(value, self.modulus - 2)
     }
 
+    /// The factor of a residue below the modulus.
+    #[inline]
     fn factor(self, value: u64) -> Factor {
-        Factor { value, quotient: ((u128::from(value) << 64) / u128::from(self.modulus)) as u64 }
+        // ⌊2^125/modulus⌋ is one word; by it the quotient is found up to a few units, which the remainder shows.
+        let reciprocal = ((1_u128 << 125) / u128::from(self.modulus)) as u64;
+        self.factor_by(reciprocal, value)
     }
 
-    /// The residue of an integer.
+    /// [`Prime::factor`] with the reciprocal `⌊2^125/modulus⌋` at hand.
+    #[inline]
+    fn factor_by(self, reciprocal: u64, value: u64) -> Factor {
+        let mut quotient = ((u128::from(value) * u128::from(reciprocal)) >> 61) as u64;
+        // value · 2^64 - quotient · modulus, which is below four moduli and so one word.
+        let mut remainder = quotient.wrapping_mul(self.modulus).wrapping_neg();
+        while remainder >= self.modulus {
+            remainder -= self.modulus;
+            quotient += 1;
+        }
+        Factor { value, quotient }
+    }
+
+    /// The residue of an integer, below twice the modulus.
+    #[inline]
     fn residue(self, value: i64) -> u64 {
-        i128::from(value).rem_euclid(i128::from(self.modulus)) as u64
+        let mut magnitude = value.unsigned_abs();
+        // Twice at most; inputs of a convolution are smaller than the modulus.
+        while magnitude >= self.modulus {
+            magnitude -= self.modulus;
+        }
+        if value < 0 { self.modulus - magnitude } else { magnitude }
+    }
+
+    /// Brings a value below twice the modulus below the modulus.
+    #[inline]
+    fn reduce(self, x: u64) -> u64 {
+        if x >= self.modulus { x - self.modulus } else { x }
     }
 
     /// `x · factor` up to one multiple of the modulus: below twice the modulus, for any word `x`.
@@ -84,7 +113,7 @@ impl Prime {
 
 /// A prime with the roots of unity up to some order.
 #[derive(Debug, Clone)]
-struct Field {
+pub(super) struct Field {
     prime: Prime,
     /// Entry `h + j`, for `j < h` and h a power of two: the j-th power of a root of order `2h`.
     roots: Vec<Factor>,
@@ -92,6 +121,7 @@ struct Field {
 
 impl Field {
     fn new(prime: Prime, longest: usize) -> Self {
+        let reciprocal = ((1_u128 << 125) / u128::from(prime.modulus)) as u64;
         let mut roots = vec![prime.factor(1); longest.max(2)];
         let mut half = 1;
         while half < longest {
@@ -99,15 +129,28 @@ impl Field {
             let step = prime.factor(root);
             let mut power = 1;
             for entry in &mut roots[half..2 * half] {
-                *entry = prime.factor(power);
-                power = prime.scale(power, step);
-                if power >= prime.modulus {
-                    power -= prime.modulus;
-                }
+                *entry = prime.factor_by(reciprocal, power);
+                power = prime.reduce(prime.scale(power, step));
             }
             half *= 2;
         }
         Self { prime, roots }
+    }
+
+    /// The spectrum of integers, continued by zeros.
+    pub(super) fn transform(&self, inputs: &[i64], values: &mut [u64]) {
+        for (value, input) in values.iter_mut().zip(inputs) {
+            *value = self.prime.residue(*input);
+        }
+        values[inputs.len()..].fill(0);
+        self.forward(values);
+    }
+
+    /// Adds the product of a spectrum with that of a kernel.
+    pub(super) fn add_product(&self, values: &[u64], kernel: &[Factor], sums: &mut [u64]) {
+        for ((sum, value), factor) in sums.iter_mut().zip(values).zip(kernel) {
+            *sum = self.prime.halve(*sum + self.prime.scale(*value, *factor));
+        }
     }
 
     /// One level of the forward transform: sums in the first half, twisted differences in the second.
@@ -156,7 +199,7 @@ impl Field {
     }
 
     /// From a spectrum in bit-reversed order to values in order, times the length.
-    fn backward(&self, values: &mut [u64]) {
+    pub(super) fn backward(&self, values: &mut [u64]) {
         if values.len() > CACHED {
             let (left, right) = values.split_at_mut(values.len() / 2);
             self.backward(left);
@@ -172,103 +215,91 @@ impl Field {
     }
 
     /// The spectrum of a kernel, divided by the length so that [`Field::backward`] needs no correction.
-    fn spectrum(&self, kernel: &[i64], length: usize) -> Vec<Factor> {
+    pub(super) fn spectrum(&self, kernel: &[i64], length: usize) -> Vec<Factor> {
+        let prime = self.prime;
         let mut values = vec![0; length];
-        for (value, coefficient) in values.iter_mut().zip(kernel) {
-            *value = self.prime.residue(*coefficient);
-        }
-        self.forward(&mut values);
-        let share = self.prime.inverse(length as u64);
-        values.into_iter().map(|value| self.prime.factor(self.prime.multiply(value, share))).collect()
+        self.transform(kernel, &mut values);
+        let share = prime.factor(prime.inverse(length as u64));
+        let reciprocal = ((1_u128 << 125) / u128::from(prime.modulus)) as u64;
+        values
+            .into_iter()
+            .map(|value| prime.factor_by(reciprocal, prime.reduce(prime.scale(value, share))))
+            .collect()
     }
 }
 
-/// Kernels prepared for cyclic products of several lengths, all powers of two.
+/// The fields whose residues determine integers of magnitude below `reach`, for transforms up to a length; `reach` must be
+/// below [`REACH`].
+pub(super) fn fields(longest: usize, reach: u128) -> Vec<Field> {
+    let primes = if reach < ONE_PRIME_REACH { &PRIMES[..1] } else { &PRIMES[..] };
+    primes.iter().map(|prime| Field::new(*prime, longest)).collect()
+}
+
+/// Hands the integers to `each` whose residues stand in `residues`, one list for each field, from `from` on.
+pub(super) fn recover(fields: &[Field], residues: &[u64], from: usize, mut each: impl FnMut(i128)) {
+    let length = residues.len() / fields.len();
+    match fields {
+        [field] => {
+            let prime = field.prime;
+            for value in &residues[from..length] {
+                let residue = prime.reduce(*value).cast_signed();
+                let modulus = prime.modulus.cast_signed();
+                each(i128::from(if residue > modulus / 2 { residue - modulus } else { residue }));
+            }
+        }
+        fields => {
+            let [first, second] = [fields[0].prime, fields[1].prime];
+            let inverse = second.factor(second.inverse(first.modulus % second.modulus));
+            let (low, high) = residues.split_at(length);
+            for (low, high) in low[from..].iter().zip(&high[from..length]) {
+                let (low, high) = (first.reduce(*low), second.reduce(*high));
+                // low + first · t, with t chosen to have the residue `high` modulo the second prime.
+                let t = second.reduce(second.scale(high + second.modulus - second.reduce(low), inverse));
+                let value = u128::from(low) + u128::from(first.modulus) * u128::from(t);
+                let total = 2 * REACH + 1;
+                each(if value > REACH {
+                    value.cast_signed() - total.cast_signed()
+                } else {
+                    value.cast_signed()
+                });
+            }
+        }
+    }
+}
+
+/// Kernels prepared for cyclic products of one length, a power of two.
 #[derive(Debug, Clone)]
 pub(super) struct Convolver {
     fields: Vec<Field>,
-    /// By length, then by prime.
-    spectra: Vec<Vec<Vec<Factor>>>,
-    first_length: usize,
+    /// By prime.
+    spectra: Vec<Vec<Factor>>,
+    length: usize,
 }
 
 impl Convolver {
-    /// Prepares the kernel, cut to the length of each product, for the lengths `first · 2^i` up to `longest`.
+    /// Prepares a kernel, cut to the length of the product.
     ///
     /// `reach` bounds every entry of a product that will be read; it must be below [`REACH`].
-    pub(super) fn new(kernel: &[i64], first: usize, longest: usize, reach: u128) -> Self {
-        let primes = if reach < ONE_PRIME_REACH { &PRIMES[..1] } else { &PRIMES[..] };
-        let fields: Vec<Field> = primes.iter().map(|prime| Field::new(*prime, longest)).collect();
-        let spectra = std::iter::successors(Some(first), |length| length.checked_mul(2))
-            .take_while(|length| *length <= longest)
-            .map(|length| {
-                let part = &kernel[..kernel.len().min(length)];
-                fields.iter().map(|field| field.spectrum(part, length)).collect()
-            })
-            .collect();
-        Self { fields, spectra, first_length: first }
+    pub(super) fn new(kernel: &[i64], length: usize, reach: u128) -> Self {
+        let fields = fields(length, reach);
+        let part = &kernel[..kernel.len().min(length)];
+        let spectra = fields.iter().map(|field| field.spectrum(part, length)).collect();
+        Self { fields, spectra, length }
     }
 
-    /// The number of words that [`Convolver::multiply`] works in, for products of the given length.
-    pub(super) fn scratch_size(&self, length: usize) -> usize {
-        self.fields.len() * length
-    }
-
-    /// The cyclic product of the inputs, continued by zeros, with the kernel; the entries from `from` on are handed
-    /// to `each` in order.
-    pub(super) fn multiply(
-        &self,
-        inputs: &[i64],
-        length: usize,
-        from: usize,
-        scratch: &mut [u64],
-        mut each: impl FnMut(i128),
-    ) {
-        let level = (length / self.first_length).trailing_zeros() as usize;
-        for ((field, spectrum), values) in
-            self.fields.iter().zip(&self.spectra[level]).zip(scratch.chunks_exact_mut(length))
+    /// The cyclic product of the inputs, continued by zeros, with the kernel; its entries are handed to `each` in order.
+    pub(super) fn multiply(&self, inputs: &[i64], each: impl FnMut(i128)) {
+        let length = self.length;
+        let mut residues = vec![0; self.fields.len() * length];
+        let mut values = vec![0; length];
+        for ((field, spectrum), sums) in
+            self.fields.iter().zip(&self.spectra).zip(residues.chunks_exact_mut(length))
         {
-            for (value, input) in values.iter_mut().zip(inputs) {
-                *value = field.prime.residue(*input);
-            }
-            values[inputs.len()..].fill(0);
-            field.forward(values);
-            for (value, factor) in values.iter_mut().zip(spectrum) {
-                *value = field.prime.scale(*value, *factor);
-            }
-            field.backward(values);
+            field.transform(inputs, &mut values);
+            field.add_product(&values, spectrum, sums);
+            field.backward(sums);
         }
-        match self.fields.as_slice() {
-            [field] => {
-                let modulus = field.prime.modulus;
-                for value in &scratch[from..length] {
-                    let residue = i128::from(value % modulus);
-                    each(if residue > i128::from(modulus / 2) {
-                        residue - i128::from(modulus)
-                    } else {
-                        residue
-                    });
-                }
-            }
-            fields => {
-                let [first, second] = [fields[0].prime, fields[1].prime];
-                let inverse = second.factor(second.inverse(first.modulus % second.modulus));
-                let (low, high) = scratch.split_at(length);
-                for (low, high) in low[from..].iter().zip(&high[from..length]) {
-                    let (low, high) = (low % first.modulus, high % second.modulus);
-                    // low + first · t, with t chosen to have the residue `high` modulo the second prime.
-                    let t =
-                        second.scale(high + second.modulus - low % second.modulus, inverse) % second.modulus;
-                    let value = u128::from(low) + u128::from(first.modulus) * u128::from(t);
-                    let total = 2 * REACH + 1;
-                    each(if value > REACH {
-                        value.cast_signed() - total.cast_signed()
-                    } else {
-                        value.cast_signed()
-                    });
-                }
-            }
-        }
+        recover(&self.fields, &residues, 0, each);
     }
 }
 
@@ -321,6 +352,36 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn residues_and_factors_are_those_of_wide_division(value in any::<i64>(), small in any::<u64>()) {
+            for prime in PRIMES {
+                let modulus = i128::from(prime.modulus);
+                let residue = prime.residue(value);
+                prop_assert!(residue < 2 * prime.modulus);
+                prop_assert_eq!(i128::from(residue) % modulus, i128::from(value).rem_euclid(modulus));
+                let small = small % prime.modulus;
+                let quotient = (u128::from(small) << 64) / u128::from(prime.modulus);
+                prop_assert_eq!(u128::from(prime.factor(small).quotient), quotient);
+            }
+        }
+    }
+
+    #[test]
+    fn the_ends_of_a_word_have_residues() {
+        for prime in PRIMES {
+            for value in [i64::MIN, i64::MIN + 1, -1, 0, 1, i64::MAX, prime.modulus.cast_signed()] {
+                let modulus = i128::from(prime.modulus);
+                let expected = i128::from(value).rem_euclid(modulus);
+                assert_eq!(i128::from(prime.residue(value)) % modulus, expected, "{value}");
+            }
+            for value in [0, 1, prime.modulus - 1] {
+                let quotient = (u128::from(value) << 64) / u128::from(prime.modulus);
+                assert_eq!(u128::from(prime.factor(value).quotient), quotient);
+            }
+        }
+    }
+
+    proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
         #[test]
         fn products_are_those_of_big_integers(
@@ -331,10 +392,8 @@ mod tests {
             let length = 1_usize << log;
             let (kernel, inputs) = (&kernel[..kernel.len().min(length)], &inputs[..inputs.len().min(length)]);
             let reach: u128 = (1 << 100) - 1;
-            let convolver = Convolver::new(kernel, length, length, reach);
-            let mut scratch = vec![0; convolver.scratch_size(length)];
             let mut product = Vec::new();
-            convolver.multiply(inputs, length, 0, &mut scratch, |value| product.push(BigInt::from(value)));
+            Convolver::new(kernel, length, reach).multiply(inputs, |value| product.push(BigInt::from(value)));
             prop_assert_eq!(product, schoolbook(kernel, inputs, length));
         }
     }
@@ -346,11 +405,10 @@ mod tests {
         let inputs: Vec<i64> = (0..length.cast_signed() as i64).map(|i| (i * 31) % 17 - 8).collect();
         let expected = schoolbook(&kernel, &inputs, length);
         for reach in [40 * 500 * 8, REACH - 1] {
-            let convolver = Convolver::new(&kernel, length, length, reach);
+            let convolver = Convolver::new(&kernel, length, reach);
             assert_eq!(convolver.fields.len(), if reach < ONE_PRIME_REACH { 1 } else { 2 });
-            let mut scratch = vec![0; convolver.scratch_size(length)];
             let mut product = Vec::new();
-            convolver.multiply(&inputs, length, 0, &mut scratch, |value| product.push(BigInt::from(value)));
+            convolver.multiply(&inputs, |value| product.push(BigInt::from(value)));
             assert_eq!(product, expected);
         }
     }

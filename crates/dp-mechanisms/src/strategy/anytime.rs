@@ -12,7 +12,7 @@
 use dp_linalg::series;
 
 use super::toeplitz::{Core, ToeplitzStrategy};
-use super::{Factorization, NoiseFilter, RowNorms, Strategy};
+use super::{Factorization, Measurement, NoiseFilter, RowNorms, Strategy};
 use crate::error::{Error, Result};
 use crate::problem::Problem;
 use crate::sensitivity::{Participation, Sensitivity};
@@ -116,6 +116,10 @@ impl Strategy for Anytime {
 
     fn materialize(&self) -> Result<Factorization> {
         self.inner.materialize()
+    }
+
+    fn measurement(&self) -> Result<Measurement> {
+        self.inner.measurement()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use ndarray::Array2;
 
+use super::toeplitz::Core;
 use super::{Factorization, Measurement, NoiseFilter, RowNorms, Strategy, check_materializable};
 use crate::error::Result;
 use crate::noise::{Side, UnitNoise};
@@ -96,12 +97,10 @@ impl Strategy for Independent {
 
     fn measurement(&self) -> Result<Measurement> {
         if self.side == Side::Input {
-            let mut unit = vec![0.0; self.steps];
-            unit[0] = 1.0;
-            return Ok(Measurement::Toeplitz(unit));
+            return Ok(Measurement::Toeplitz(Core::Banded(vec![1.0])));
         }
         match self.workload.series(self.steps)? {
-            Some(series) => Ok(Measurement::Toeplitz(series)),
+            Some(series) => Ok(Measurement::Toeplitz(Core::full(series)?)),
             None => Ok(Measurement::Dense(self.materialize()?.strategy)),
         }
     }

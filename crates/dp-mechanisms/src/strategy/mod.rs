@@ -37,6 +37,7 @@ use crate::workload::Workload;
 
 pub use method::Method;
 pub use row_norms::RowNorms;
+use toeplitz::Core;
 pub(crate) use watch::tell;
 pub use watch::{Progress, Watch, unwatched};
 
@@ -52,14 +53,16 @@ pub struct Factorization {
 /// What a strategy measures, by the structure that makes measuring live data cheap; see [`crate::exact`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum Measurement {
-    /// `C = T`, by its coefficients.
-    Toeplitz(Vec<f64>),
-    /// `C = D1 · T · D2` with D2 such that every column has the same norm.
+    /// `C = T`.
+    Toeplitz(Core),
+    /// `C = D1 · T · D2`.
     Scaled {
-        /// The diagonal of D1.
+        /// The diagonal of D1, positive.
         rows: Vec<f64>,
-        /// The coefficients of T.
-        coefficients: Vec<f64>,
+        /// T.
+        core: Core,
+        /// The diagonal of D2, positive; without one, such that every column has the same norm.
+        columns: Option<Vec<f64>>,
     },
     /// The node of the binary tree that ends at each step and covers as many steps as its lowest digit is worth.
     LeftNodes,
@@ -144,29 +147,37 @@ pub(crate) fn check_columns(strategy: &dyn Strategy, footprint: &Footprint) -> R
         return Ok(());
     }
     let non_negative = |values: &[f64]| values.iter().all(|value| *value >= 0.0);
-    let matrix_is_fine = |matrix: &Array2<f64>| {
-        let gram = dp_linalg::dense::gram(matrix.view());
+    let fine = match strategy.measurement() {
+        Ok(Measurement::Toeplitz(core) | Measurement::Scaled { core, .. }) => {
+            non_negative(&core.coefficients(strategy.steps())?)
+        }
+        Ok(Measurement::LeftNodes | Measurement::AllNodes) => true,
+        Ok(Measurement::Dense(matrix)) => has_non_negative_products(&matrix),
+        // What cannot be measured live can still be looked at.
+        Err(_) => strategy.materialize().is_ok_and(|factors| has_non_negative_products(&factors.strategy)),
+    };
+    if fine { Ok(()) } else { Err(refused_columns(strategy)) }
+}
+
+/// Whether the columns of a matrix have non-negative inner products, beyond the rounding error of its Gram matrix.
+pub(crate) fn has_non_negative_products(matrix: &Array2<f64>) -> bool {
+    let gram = || dp_linalg::dense::gram(matrix.view());
+    let beyond_rounding = |gram: Array2<f64>| {
         let longest = gram.diag().iter().copied().fold(0.0, f64::max);
         let slack = longest * (matrix.nrows() as f64 + 8.0) * f64::EPSILON;
-        matrix.iter().all(|value| *value >= 0.0) || gram.iter().all(|value| *value >= slack)
+        gram.iter().all(|value| *value >= slack)
     };
-    let fine = match strategy.measurement() {
-        Ok(Measurement::Toeplitz(coefficients)) => non_negative(&coefficients),
-        Ok(Measurement::Scaled { rows, coefficients }) => non_negative(&rows) && non_negative(&coefficients),
-        Ok(Measurement::LeftNodes | Measurement::AllNodes) => true,
-        Ok(Measurement::Dense(matrix)) => matrix_is_fine(&matrix),
-        // What cannot be measured live can still be looked at.
-        Err(_) => strategy.materialize().is_ok_and(|factors| matrix_is_fine(&factors.strategy)),
-    };
-    if fine {
-        return Ok(());
-    }
-    Err(Error::NotApplicable {
+    matrix.iter().all(|value| *value >= 0.0) || beyond_rounding(gram())
+}
+
+/// Why a strategy is refused whose columns may work against each other.
+pub(crate) fn refused_columns(strategy: &dyn Strategy) -> Error {
+    Error::NotApplicable {
         strategy: strategy.name(),
         workload: strategy.workload().to_string(),
         reason: "the encoding's sensitivity is proved for strategies whose columns have non-negative inner \
                  products only; use sqrt, blt or binary-tree with non-negative weights",
-    })
+    }
 }
 
 /// The largest number of steps for which a strategy is written out as a matrix.

@@ -43,7 +43,7 @@ fn low_bits_betray_the_idealized_mode_and_not_the_exact_one() {
     let proofs = float(1.0);
     assert!(proofs > 400, "{proofs} of 4000");
 
-    let exact = ExactPlan::new(&strategy, footprint, 1, 1.0, budget.try_into().unwrap()).unwrap();
+    let exact = ExactPlan::new(&strategy, footprint, 1, 1.0, budget.into()).unwrap();
     let unit = libm::ldexp(1.0, exact.strategy().bits().cast_signed());
     let integer = |input: f64| {
         impossible_releases(

@@ -478,15 +478,15 @@ impl Strategy for ToeplitzStrategy {
     }
 
     fn measurement(&self) -> Result<Measurement> {
-        let coefficients = self.core.coefficients(self.steps)?;
-        Ok(match (&self.scaling, &self.columns) {
-            (None, _) => Measurement::Toeplitz(coefficients),
-            (Some(scaling), Columns::Normalized) => {
-                Measurement::Scaled { rows: scaling.tables().into_owned().rows, coefficients }
-            }
-            // Columns of different norms have no structure of their own there.
-            _ => Measurement::Dense(self.materialize()?.strategy),
-        })
+        let core = self.core.clone();
+        let Some(scaling) = &self.scaling else { return Ok(Measurement::Toeplitz(core)) };
+        let Scaling { rows, column_norms } = scaling.tables().into_owned();
+        let columns = match &self.columns {
+            Columns::Normalized => None,
+            Columns::Lengths(_) => Some(column_norms.iter().map(|norm| 1.0 / norm).collect()),
+            Columns::NonIncreasing(columns) => Some(columns.clone()),
+        };
+        Ok(Measurement::Scaled { rows, core, columns })
     }
 
     fn materialize(&self) -> Result<Factorization> {
