@@ -15,7 +15,7 @@ use zeroize::Zeroize;
 
 use crate::error::{Error, Result};
 use crate::mechanism::Release;
-use crate::noise::{CorrelatedNoise, Seed, Side, UnitNoise};
+use crate::noise::{CorrelatedNoise, HashKey, Seed, Side, UnitNoise};
 use crate::plan::Plan;
 use crate::snapshot::Snapshot;
 use crate::workload::{Kind, Workload};
@@ -200,6 +200,12 @@ impl SparseMechanism {
         let workload = self.plan.strategy().workload();
         let statistic = self.cells.get(&coordinate).map_or(0.0, |cell| cell.statistic(workload, self.step));
         Ok(statistic + self.plan.sigma() * noise)
+    }
+
+    /// The secret of a keyed hash for one purpose, which follows from the seed: the same for the same seed, independent of
+    /// the noise.
+    pub fn hash_key(&self, purpose: &str) -> HashKey {
+        HashKey::derive(&self.seed, purpose)
     }
 
     /// The number of steps taken.

@@ -7,6 +7,7 @@
 
 mod correlated;
 pub mod discrete;
+mod keyed;
 mod sharded;
 
 use std::fmt;
@@ -19,6 +20,7 @@ use rayon::prelude::*;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 pub use correlated::{CorrelatedNoise, Side};
+pub use keyed::HashKey;
 pub use sharded::{Precision, ShardedNoise};
 
 use crate::error::{Error, Result};
