@@ -147,12 +147,23 @@ pub trait Resumable: Sized {
 /// Inputs are [staged](Self::stage) one by one and [committed](Self::commit) in groups, one disk synchronization
 /// per group. The releases of the last group stay in the state until the next one replaces them; before staging
 /// more, the receiver must have stored what it was given.
-#[derive(Debug)]
 pub struct DurableMechanism<M = Mechanism> {
     mechanism: M,
     file: StateFile,
     staged: Releases,
     committed: Releases,
+    attachment: Zeroizing<Vec<u8>>,
+}
+
+/// Staged releases are nobody's to see, and what is attached is a secret.
+impl<M: std::fmt::Debug> std::fmt::Debug for DurableMechanism<M> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("DurableMechanism")
+            .field("mechanism", &self.mechanism)
+            .field("file", &self.file)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Consecutive releases.
@@ -212,7 +223,8 @@ impl<M: Resumable> DurableMechanism<M> {
         let Some(snapshot) = file.read()? else {
             let mechanism = M::start(plan, dimension, seed()?)?;
             let none = Releases::none(dimension, 0);
-            return Ok(Self { mechanism, file, staged: none.clone(), committed: none });
+            let attachment = Zeroizing::default();
+            return Ok(Self { mechanism, file, staged: none.clone(), committed: none, attachment });
         };
         if snapshot.dimension() != dimension {
             return Err(Error::Dimension {
@@ -224,7 +236,18 @@ impl<M: Resumable> DurableMechanism<M> {
         let step = snapshot.step();
         let mechanism = M::resume(plan, &snapshot)?;
         let committed = Releases { last_step: step, dimension, values: snapshot.releases().to_vec() };
-        Ok(Self { mechanism, file, staged: Releases::none(dimension, step), committed })
+        let attachment = Zeroizing::new(snapshot.attachment().to_vec());
+        Ok(Self { mechanism, file, staged: Releases::none(dimension, step), committed, attachment })
+    }
+
+    /// What was attached to the saved state, nothing otherwise: a secret like the rest.
+    pub fn attachment(&self) -> &[u8] {
+        &self.attachment
+    }
+
+    /// Saves these bytes, sealed, with every state from the next [`Self::commit`] on: what the caller needs to continue.
+    pub fn attach(&mut self, bytes: Vec<u8>) {
+        self.attachment = Zeroizing::new(bytes);
     }
 
     /// Takes the input of the next step. Its release stays hidden until [`Self::commit`].
@@ -254,7 +277,8 @@ impl<M: Resumable> DurableMechanism<M> {
     /// # Errors
     /// What [`StateFile::write`] refuses; everything stays staged and hidden, and committing may be tried again.
     pub fn commit(&mut self) -> Result<&Releases> {
-        self.file.write(&self.mechanism.snapshot().with_releases(self.staged.values.clone())?)?;
+        let snapshot = self.mechanism.snapshot().with_releases(self.staged.values.clone())?;
+        self.file.write(&snapshot.with_attachment(self.attachment.to_vec()))?;
         std::mem::swap(&mut self.committed, &mut self.staged);
         self.staged.values.clear();
         self.staged.last_step = self.committed.last_step;
@@ -275,7 +299,7 @@ impl<M: Resumable> DurableMechanism<M> {
             return Err(Error::State { reason: "staged steps must be committed first".to_owned() });
         }
         if !self.committed.is_empty() {
-            self.file.write(&self.mechanism.snapshot())?;
+            self.file.write(&self.mechanism.snapshot().with_attachment(self.attachment.to_vec()))?;
             self.committed.values.clear();
         }
         Ok(())
