@@ -1,5 +1,6 @@
 //! What all counting applications share: an encoding in front of the sparse mechanism, and questions to it.
 
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -81,11 +82,24 @@ pub struct Top {
 /// println!("ATT: {:.0} ± {:.0}", estimate.value, estimate.standard_deviation);
 /// # Ok::<(), dp_apps::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct Counts<E> {
     encoding: E,
     mechanism: SparseMechanism,
     changes: Vec<(u64, f64)>,
+}
+
+/// The most coordinates that are all asked for to find the largest: each keeps its noise from then on.
+const MOST_COMPARED: u64 = 1 << 22;
+
+/// Neither events nor what an encoding remembers of them leave through a debug print.
+impl<E: Encoding> fmt::Debug for Counts<E> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Counts")
+            .field("encoding", &self.encoding.identity())
+            .field("mechanism", &self.mechanism)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<E: Encoding> Counts<E> {
@@ -200,12 +214,21 @@ impl<E: Encoding> Counts<E> {
     /// One question for every coordinate there is, and O(size) memory beyond that of the questions.
     ///
     /// # Errors
-    /// As [`Self::ask`] and [`Self::band`].
+    /// As [`Self::ask`] and [`Self::band`]; more than 2^22 coordinates, of which only named ones can be asked for.
     pub fn top(&mut self, size: usize, failure: f64) -> Result<Top> {
         let band = self.band(failure)?;
+        let dimension = self.mechanism.dimension();
+        if dimension > MOST_COMPARED {
+            return Err(Error::OutOfRange {
+                what: "number of items among which to find the largest",
+                value: dimension as f64,
+                range: "at most 2^22; ask for items by name instead",
+            });
+        }
+        let size = size.min(dimension as usize);
         let largest_first = |left: &(u64, f64), right: &(u64, f64)| right.1.total_cmp(&left.1);
         let mut entries = Vec::new();
-        for coordinate in 0..self.mechanism.dimension() {
+        for coordinate in 0..dimension {
             entries.push((coordinate, self.mechanism.ask(coordinate)?));
             if entries.len() > 2 * size + 64 {
                 entries.select_nth_unstable_by(size, largest_first);
@@ -254,27 +277,48 @@ impl<E: Encoding> Counts<E> {
         &self.encoding
     }
 
-    /// Everything but the encoding, to continue later: a secret.
-    pub fn snapshot(&self) -> Snapshot {
-        self.mechanism.snapshot().with_attachment(owner(&self.encoding.identity(), 0))
+    /// Everything but the encoding, to continue later: a secret. A note of the caller's is kept with it, see [`note`].
+    pub fn snapshot(&self, note: &[u8]) -> Snapshot {
+        self.mechanism.snapshot().with_attachment(owner(&self.encoding.identity(), note, 0))
     }
 }
 
-/// The attachment of a snapshot begins with the identity of what made it, on a line of its own; `more` bytes follow.
-pub(crate) fn owner(identity: &str, more: usize) -> Vec<u8> {
+/// The note that was given to [`Counts::snapshot`], or to that of a
+/// [`Discovery`](crate::histogram::discovery::Discovery).
+pub fn note(snapshot: &Snapshot) -> &[u8] {
+    let mut parts = snapshot.attachment().splitn(2, |byte| *byte == b'\n');
+    parts.nth(1).and_then(split_note).map_or(&[], |(note, _)| note)
+}
+
+/// A note behind its length, and what follows it.
+fn split_note(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = bytes.split_first_chunk()?;
+    rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)
+}
+
+/// The attachment of a snapshot begins with the identity of what made it, on a line of its own, and a note behind its
+/// length; `more` bytes follow.
+pub(crate) fn owner(identity: &str, note: &[u8], more: usize) -> Vec<u8> {
     // The exact capacity: a vector that grows would leave copies of secrets behind.
-    let mut attachment = Vec::with_capacity(identity.len() + 1 + more);
+    let mut attachment = Vec::with_capacity(identity.len() + 9 + note.len() + more);
     attachment.extend_from_slice(identity.as_bytes());
     attachment.push(b'\n');
+    attachment.extend_from_slice(&(note.len() as u64).to_le_bytes());
+    attachment.extend_from_slice(note);
     attachment
 }
 
-/// Refuses a snapshot that something else has made; returns what follows the identity.
+/// Refuses a snapshot that something else has made; returns what follows the identity and the note.
 pub(crate) fn check_owner<'a>(snapshot: &'a Snapshot, identity: &str) -> Result<&'a [u8]> {
     let mut parts = snapshot.attachment().splitn(2, |byte| *byte == b'\n');
     let (saved, rest) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
     if saved == identity.as_bytes() {
-        return Ok(rest);
+        return split_note(rest).map(|(_, rest)| rest).ok_or_else(|| {
+            dp_mechanisms::Error::State {
+                reason: "what an application added to it cannot be read".to_owned(),
+            }
+            .into()
+        });
     }
     let reason = format!(
         "it counts something else; saved: {}; requested: {identity}; resume with the same items in the same order, or \

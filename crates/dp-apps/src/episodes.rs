@@ -29,6 +29,7 @@
 //! non-negative inner products). ∎
 
 use std::collections::HashMap;
+use std::fmt;
 
 use dp_mechanisms::{Footprint, Participation, Relation};
 
@@ -59,7 +60,7 @@ use crate::substrings::Alphabet;
 /// println!("{:?}", counts.count("LR")?);
 /// # Ok::<(), dp_apps::Error>(())
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Episodes {
     family: Family,
     relation: Relation,
@@ -77,8 +78,20 @@ enum Family {
     Listed,
 }
 
+/// Which prefixes have occurred, and when, is data.
+impl fmt::Debug for Episodes {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Episodes")
+            .field("family", &self.family)
+            .field("relation", &self.relation)
+            .field("episodes", &self.labels.len())
+            .finish_non_exhaustive()
+    }
+}
+
 /// A prefix of an episode.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 struct Node {
     /// The prefix without its last letter; `None` for a single letter.
     parent: Option<usize>,
@@ -90,13 +103,16 @@ struct Node {
 }
 
 /// The most prefixes that are kept.
-const MOST_PREFIXES: u64 = 1 << 26;
+const MOST_PREFIXES: u64 = 1 << 22;
+
+/// The most comparisons that the bound for a list may take.
+const MOST_COMPARISONS: f64 = (1_u64 << 34) as f64;
 
 impl Episodes {
     /// All episodes of length 1 to `longest`.
     ///
     /// # Errors
-    /// An empty or repeating alphabet, a length of zero, or more than 2^26 episodes.
+    /// An empty or repeating alphabet, a length of zero, or more than 2^22 episodes.
     pub fn all(letters: impl IntoIterator<Item = char>, longest: usize, relation: Relation) -> Result<Self> {
         let alphabet = Alphabet::new(letters)?;
         let number = alphabet.words(longest)?;
@@ -104,7 +120,7 @@ impl Episodes {
             return Err(Error::OutOfRange {
                 what: "number of episodes",
                 value: number as f64,
-                range: "at most 2^26",
+                range: "at most 2^22",
             });
         }
         let mut labels: Vec<String> = vec![String::new()];
@@ -125,7 +141,8 @@ impl Episodes {
     /// The episodes of a public list.
     ///
     /// # Errors
-    /// No episodes, an empty one, or one twice.
+    /// No episodes, an empty one, one twice, more than 2^22 beginnings of episodes, or so many different letters that the
+    /// bound would take more than 2^34 comparisons.
     pub fn listed(episodes: impl IntoIterator<Item = String>, relation: Relation) -> Result<Self> {
         Self::build(episodes.into_iter().collect(), Family::Listed, relation)
     }
@@ -153,6 +170,24 @@ impl Episodes {
             if let Some(node) = parent {
                 nodes[node].coordinate = Some(position as u64);
             }
+            if nodes.len() as u64 > MOST_PREFIXES {
+                return Err(Error::OutOfRange {
+                    what: "number of beginnings of episodes",
+                    value: nodes.len() as f64,
+                    range: "at most 2^22",
+                });
+            }
+        }
+        // Every pair of letters is tried on every episode of a list.
+        let letters = by_letter.len() as f64 + 1.0;
+        let length: usize = labels.iter().map(|label| label.chars().count()).sum();
+        let comparisons = letters * letters * length as f64;
+        if matches!(family, Family::Listed) && comparisons > MOST_COMPARISONS {
+            return Err(Error::OutOfRange {
+                what: "number of comparisons (different letters squared, times the length of the list)",
+                value: comparisons,
+                range: "at most 2^34",
+            });
         }
         for list in by_letter.values_mut() {
             list.sort_by_key(|node| std::cmp::Reverse(nodes[*node].depth));

@@ -22,5 +22,5 @@ pub mod histogram;
 pub mod local;
 pub mod substrings;
 
-pub use counts::{Counts, Encoding, Estimate, Top};
+pub use counts::{Counts, Encoding, Estimate, Top, note};
 pub use error::{Error, Result};

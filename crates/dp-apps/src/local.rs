@@ -93,10 +93,7 @@ impl Protocol {
     /// Another workload, or what cannot be calibrated.
     pub fn new(strategy: Arc<dyn Strategy>, budget: Budget) -> Result<Self> {
         if *strategy.workload() != dp_mechanisms::Workload::count() {
-            return Err(Error::Unknown {
-                what: "workload of prefix sums",
-                text: strategy.workload().to_string(),
-            });
+            return Err(Error::NotPrefixSums { workload: strategy.workload().to_string() });
         }
         let term = Term { weight: root_up(2.0), participation: Participation::Single };
         // One interval loses the client and another gains it: two steps of opposite sign.

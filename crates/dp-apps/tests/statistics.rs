@@ -118,7 +118,8 @@ fn resuming_continues_and_the_horizon_ends() {
     let mut seen = make();
     for step in 0..STEPS {
         let event = Some(if step % 3 == 0 { 'a' } else { 'b' });
-        let mut resumed = Counts::resume(seen.clone(), strategy.clone(), budget, &counts.snapshot()).unwrap();
+        let mut resumed =
+            Counts::resume(seen.clone(), strategy.clone(), budget, &counts.snapshot(b"")).unwrap();
         counts.push(&event).unwrap();
         resumed.push(&event).unwrap();
         seen.encode(&event, &mut Vec::new()).unwrap();
@@ -127,9 +128,9 @@ fn resuming_continues_and_the_horizon_ends() {
     assert!(counts.push(&Some('a')).is_err());
     assert!(counts.count("abab").is_err() && counts.band(0.0).is_err());
     let other = Episodes::all("ab".chars(), 2, Relation::ZeroOut).unwrap();
-    assert!(Counts::resume(other, strategy.clone(), budget, &counts.snapshot()).is_err());
+    assert!(Counts::resume(other, strategy.clone(), budget, &counts.snapshot(b"")).is_err());
     // As many coordinates and the same noise, but other names.
     let renamed = Episodes::all("ba".chars(), 3, Relation::ZeroOut).unwrap();
-    let refused = Counts::resume(renamed, strategy, budget, &counts.snapshot()).unwrap_err();
+    let refused = Counts::resume(renamed, strategy, budget, &counts.snapshot(b"")).unwrap_err();
     assert!(refused.to_string().contains("something else"), "{refused}");
 }

@@ -13,7 +13,8 @@ use dp_mechanisms::planner::{self, Report, Request};
 use dp_mechanisms::strategy::Progress;
 use dp_mechanisms::{Budget, Method, Participation, Problem, StateFile, Strategy, Workload};
 
-use crate::output;
+use crate::files::{self, Files, Kind};
+use crate::{output, plot};
 
 /// A request that makes no sense, as opposed to one that failed.
 #[derive(Debug)]
@@ -72,6 +73,18 @@ impl BudgetArguments {
 }
 
 impl BudgetArguments {
+    /// The budget in words.
+    pub(crate) fn words(self) -> String {
+        match self {
+            Self { epsilon: Some(epsilon), delta: Some(delta), .. } => {
+                format!("(ε, δ)-differential privacy with ε = {epsilon}, δ = {delta:e}")
+            }
+            Self { rho: Some(rho), .. } => format!("zero-concentrated differential privacy with ρ = {rho}"),
+            Self { mu: Some(mu), .. } => format!("Gaussian differential privacy with μ = {mu}"),
+            _ => "no budget".to_owned(),
+        }
+    }
+
     /// The budget for exact noise: δ may be zero.
     pub(crate) fn exact(self) -> Result<ExactBudget> {
         match self {
@@ -96,7 +109,7 @@ impl NoiseArguments {
     /// The number behind repeatable noise, with a warning, if the noise is to be repeatable.
     pub(crate) fn reproducible_seed(&self) -> Option<u64> {
         if self.reproducible_seed.is_some() {
-            eprintln!("warning: --reproducible-seed makes releases that are NOT PRIVATE");
+            output::note("warning: --reproducible-seed makes releases that are NOT PRIVATE");
         }
         self.reproducible_seed
     }
@@ -120,9 +133,36 @@ pub(crate) struct OutputArguments {
     /// Write one JSON object per line instead of CSV
     #[arg(long)]
     pub(crate) json: bool,
+    /// Throw away what the output file holds; without --state, the same rows are released again and spend their budget again
+    #[arg(long, conflicts_with = "state")]
+    pub(crate) overwrite: bool,
 }
 
 impl OutputArguments {
+    /// Refuses files that are both read and written, before anything is opened; `files` holds what is read.
+    pub(crate) fn check(&self, mut files: Files) -> Result<()> {
+        if let Some(state) = &self.state {
+            if files::kind(&self.output)? == Kind::Stream {
+                return Err(Usage::error(
+                    "--state needs --output FILE: from a pipe that closes early, or a device, what was released could not \
+                     be repeated",
+                ));
+            }
+            files.writes("--state", state);
+            for suffix in [".lock", ".new"] {
+                files.writes("a file beside --state", &files::beside(state, suffix));
+            }
+            let key = self.state_key.clone().unwrap_or_else(|| files::beside(state, ".key"));
+            files.writes("--state-key", &key);
+        }
+        files.writes("--output", &self.output);
+        if let Some(plot) = &self.plot {
+            files.writes("--plot", plot);
+            plot::check(plot, self.overwrite)?;
+        }
+        files.check()
+    }
+
     /// Whether the run can be continued.
     pub(crate) fn is_resumable(&self) -> bool {
         self.state.is_some()
@@ -146,12 +186,22 @@ pub(crate) fn steps(text: &str) -> Result<usize, String> {
     }
 }
 
+/// The largest bound of a value.
+const LARGEST_BOUND: f64 = 1e100;
+
 /// Two numbers LO:HI.
 pub(crate) fn bounds(text: &str) -> Result<(f64, f64), String> {
     let parse = |part: &str| part.trim().parse::<f64>().ok();
-    text.split_once(':')
+    let (low, high) = text
+        .split_once(':')
         .and_then(|(low, high)| Some((parse(low)?, parse(high)?)))
-        .ok_or_else(|| "expected two numbers LO:HI such as 0:1 or -1:1".to_owned())
+        .ok_or_else(|| "expected two numbers LO:HI such as 0:1 or -1:1".to_owned())?;
+    // Sums of squares of so large numbers would not be finite.
+    let most = low.abs().max(high.abs());
+    if most.is_finite() && most > LARGEST_BOUND {
+        return Err(format!("a bound may be {LARGEST_BOUND:e} at most: change the unit"));
+    }
+    Ok((low, high))
 }
 
 /// A workload by its short form, or `weights:FILE` with one weight per line, the newest input's first.
@@ -161,8 +211,7 @@ pub(crate) fn workload(text: &str) -> Result<Workload> {
             .parse()
             .map_err(|error| Usage::error(format!("{error}, or weights:FILE with one weight per line")));
     };
-    let contents = std::fs::read_to_string(Path::new(path))
-        .with_context(|| format!("cannot read the weights from `{path}`"))?;
+    let contents = files::list(Path::new(path), "the weights")?;
     let weights: Vec<f64> = contents
         .lines()
         .enumerate()
@@ -254,6 +303,31 @@ pub(crate) fn exact_strategy(
         }
     }
     Err(refusal.map_or_else(|| Usage::error("no strategy serves this workload"), Usage::error))
+}
+
+/// Refuses noise that cannot be kept in memory, before any of it is made.
+pub(crate) fn check_memory(strategy: &dyn Strategy, dimension: usize) -> Result<()> {
+    let values = strategy.memory(dimension) as u64;
+    let bytes = values.saturating_add(4 * dimension as u64).saturating_mul(8);
+    let most = memory().unwrap_or(ASSUMED_MEMORY);
+    if bytes > most {
+        return Err(Usage::error(format!(
+            "strategy {} would keep {values} numbers for {dimension} coordinates, {bytes} bytes of the {most} that this \
+             machine has; choose a strategy with a short memory such as blt, fewer steps, or fewer coordinates",
+            strategy.name()
+        )));
+    }
+    Ok(())
+}
+
+/// What a machine is assumed to have that does not say.
+const ASSUMED_MEMORY: u64 = 1 << 34;
+
+/// The memory of this machine in bytes, where the operating system says so in a file.
+fn memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    total.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
 /// What the planner finds, with a bar where somebody watches; what it refuses is the request's fault.

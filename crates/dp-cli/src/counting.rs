@@ -1,20 +1,26 @@
 //! What the commands that count share: rows of a CSV file in, lines `step,item,release,standard_deviation` out.
 
-mod lines;
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use dp_apps::{Counts, Encoding};
-use dp_mechanisms::{Budget, Footprint, Relation, Seed, Snapshot, StateFile, Strategy, planner};
+use dp_mechanisms::{
+    Budget, Footprint, Participation, Plan, Relation, Seed, Snapshot, StateFile, Strategy, planner,
+};
 
-use self::lines::{Line, Sink};
 use crate::arguments::{self, NoiseArguments, OutputArguments, Usage};
+use crate::consumed::{self, Consumed};
+use crate::files::{self, Files, Kind};
+use crate::guarantee::{Arithmetic, Guarantee, Unit};
 use crate::output;
 use crate::plot::{self, Curve, Panel};
-use crate::records::Records;
+use crate::records::{BadRows, Fault, Records, Row, RowArguments};
+use crate::sink::{Format, Line, Sink, Standing};
+
+/// The most items among which the largest are looked for.
+const MOST_COMPARED: u64 = 1 << 22;
 
 /// Where rows come from, what is printed of the counts, and how the run is continued.
 #[derive(Args)]
@@ -26,7 +32,8 @@ pub(crate) struct CountingArguments {
     /// The column to read
     #[arg(long, value_name = "NAME")]
     pub(crate) column: String,
-    /// What is protected: that a person's row is there at all (zero-out), or what it says (replace)
+    /// What is protected about a row: what it says, if it might as well have been blank (zero-out), or if it might have said
+    /// anything else (replace)
     #[arg(long, value_name = "zero-out|replace")]
     pub(crate) relation: Relation,
     /// The number of rows that the guarantee is planned for
@@ -50,9 +57,28 @@ pub(crate) struct CountingArguments {
     #[arg(long, value_name = "ROWS", default_value = "1", value_parser = arguments::steps)]
     every: usize,
     #[command(flatten)]
+    pub(crate) rows: RowArguments,
+    #[command(flatten)]
     output: OutputArguments,
     #[command(flatten)]
     noise: NoiseArguments,
+}
+
+/// Why a row was not taken.
+pub(crate) enum Refusal {
+    /// Something is wrong with the row.
+    Row(Fault),
+    /// Something is wrong with the run.
+    Run(anyhow::Error),
+}
+
+impl From<dp_apps::Error> for Refusal {
+    fn from(error: dp_apps::Error) -> Self {
+        match error {
+            dp_apps::Error::Mechanism(error) => Self::Run(error.into()),
+            other => Self::Row(Fault::of(&other)),
+        }
+    }
 }
 
 /// Private counts at work, as the loop over the rows sees them.
@@ -60,14 +86,20 @@ pub(crate) trait Counter {
     /// The number of rows counted.
     fn step(&self) -> usize;
 
-    /// The standard deviation of every release after the current step.
-    fn standard_deviation(&self) -> f64;
+    /// The plan.
+    fn plan(&self) -> &Plan;
 
-    /// Takes the row of the next step, by its fields.
-    fn push(&mut self, fields: &[&str]) -> Result<()>;
+    /// Takes the row of the next step, by its fields; without fields it is blank.
+    fn push(&mut self, fields: Option<&[String]>) -> Result<(), Refusal>;
 
     /// Shows a row that an earlier run has counted to whatever remembers rows.
-    fn replay(&mut self, fields: &[&str]) -> Result<()>;
+    fn replay(&mut self, fields: Option<&[String]>) -> Result<(), Refusal>;
+
+    /// Whether there is such an item.
+    fn knows(&self, item: &str) -> bool;
+
+    /// The number of items among which the largest are looked for.
+    fn items(&self) -> u64;
 
     /// The release of an item.
     fn count(&mut self, item: &str) -> dp_apps::Result<f64>;
@@ -75,11 +107,23 @@ pub(crate) trait Counter {
     /// The items with the largest releases, largest first.
     fn largest(&mut self, most: Option<usize>) -> Result<Vec<(String, f64)>>;
 
-    /// Everything needed to continue later.
-    fn snapshot(&self) -> Snapshot;
+    /// Everything needed to continue later, and a note.
+    fn snapshot(&self, note: &[u8]) -> Snapshot;
 
     /// How good the answers of the current step are, in a sentence.
     fn accuracy(&self) -> Result<String>;
+
+    /// The standard deviation of every release after the current step.
+    fn standard_deviation(&self) -> f64 {
+        self.plan().standard_deviation(self.step()).unwrap_or(0.0)
+    }
+}
+
+/// What a command counts: its columns, the public files it has read, and in how many rows one person may appear.
+pub(crate) struct Counting<'a> {
+    pub(crate) columns: &'a [&'a str],
+    pub(crate) list: Option<(&'static str, &'a Path)>,
+    pub(crate) participation: Participation,
 }
 
 /// How counting begins.
@@ -111,17 +155,18 @@ impl CountingArguments {
         found.map_err(Usage::error)
     }
 
-    /// Counts every row. `event` turns a row, by the values of the named columns, into the encoding's event.
+    /// Counts every row. `event` turns a row, by the values of the named columns, into the encoding's event; without fields,
+    /// into that of a blank row.
     pub(crate) fn count<E: Encoding>(
         &self,
+        counting: &Counting,
         encoding: E,
-        columns: &[&str],
-        event: impl Fn(&E, &[&str]) -> Result<Box<E::Event>>,
+        event: impl Fn(&E, Option<&[String]>) -> Result<Box<E::Event>, Fault>,
     ) -> Result<()> {
         let budget = self.budget()?;
         let footprint = encoding.footprint().map_err(Usage::error)?;
         let strategy = self.strategy(&footprint, encoding.dimension())?;
-        self.run(columns, |beginning| {
+        self.run(counting, |beginning| {
             let counts = match beginning {
                 Beginning::Secret => Counts::new(encoding, strategy, budget),
                 Beginning::Reproducible(seed) => Counts::reproducible(encoding, strategy, budget, seed),
@@ -131,75 +176,149 @@ impl CountingArguments {
         })
     }
 
-    /// Counts every row with what `begin` makes.
-    pub(crate) fn run<C: Counter>(
-        &self,
-        columns: &[&str],
-        begin: impl FnOnce(Beginning) -> Result<C>,
-    ) -> Result<()> {
-        let OutputArguments { output, plot, json, .. } = &self.output;
-        let resumable = self.output.is_resumable();
-        if resumable && self.input == Path::new("-") {
+    /// Refuses what can be refused before anything is opened.
+    fn check(&self, counting: &Counting) -> Result<()> {
+        let mut files = Files::default();
+        files.reads("--input", &self.input);
+        if let Some((option, path)) = counting.list {
+            files.reads(option, path);
+        }
+        if let Some(weights) = self.workload.strip_prefix("weights:") {
+            files.reads("--workload", Path::new(weights));
+        }
+        self.output.check(files)?;
+        if self.output.is_resumable() && files::kind(&self.input)? == Kind::Stream {
             return Err(Usage::error(
                 "--state needs a file as --input: a continued run reads its rows again",
             ));
         }
+        Ok(())
+    }
+
+    /// Counts every row with what `begin` makes.
+    pub(crate) fn run<C: Counter>(
+        &self,
+        counting: &Counting,
+        begin: impl FnOnce(Beginning) -> Result<C>,
+    ) -> Result<()> {
+        let OutputArguments { output, plot, json, overwrite, .. } = &self.output;
+        self.check(counting)?;
+        let mut records = Records::open(&self.input, counting.columns, &[])?;
         let seed = self.noise.reproducible_seed();
         let file = self.output.open_state()?;
         let saved = file.as_ref().map(StateFile::read).transpose()?.flatten();
-        let mut records = Records::open(&self.input, columns)?;
         let mut counter = begin(match (&saved, seed) {
             (Some(snapshot), _) => Beginning::Saved(snapshot),
             (None, Some(seed)) => Beginning::Reproducible(Seed::reproducible(seed)),
             (None, None) => Beginning::Secret,
         })?;
+        self.check_questions(&counter)?;
+        self.guarantee(&counter, counting.participation).print();
         let done = counter.step();
+        let mut consumed = Consumed::saved(saved.as_ref().map_or(&[], dp_apps::note), done)?;
+        let mut past = consumed.again();
         for step in 0..done {
-            if !records.advance()? {
+            let Some(row) = records.next_row()? else {
                 bail!(
                     "the input has {step} rows, but the state has used {done} already; continue with the same file"
                 );
-            }
-            counter.replay(&records.fields()).with_context(|| records.place())?;
+            };
+            past.push(&consumed::bytes_of(&row), &row.place)?;
+            self.take(&row, |fields| counter.replay(fields))?;
         }
-        let again = if done > 0 { self.lines(&mut counter)? } else { Vec::new() };
-        let mut sink = Sink::open(output, *json, resumable, done, &again)?;
-        let mut drawn = sink.earlier.clone();
-        drawn.extend(again);
+        let format = Format { items: Some("item"), json: *json };
+        let mut sink = if let Some(file) = &file {
+            let again = if done > 0 { self.lines(&mut counter)? } else { Vec::new() };
+            // Other items may be asked for than before: whatever is shown was saved before.
+            if done > 0 {
+                file.write(&counter.snapshot(&consumed.encode()))?;
+            }
+            let standing = Standing { done, again: &again, remembered: done.max(1), every_step: false };
+            Sink::continued(output, format, plot.is_some(), &standing)?
+        } else {
+            Sink::start(output, format, plot.is_some(), *overwrite)?
+        };
         let progress = output::progress(&self.input, self.steps, done);
         let mut shown = done;
         let result = loop {
-            match records.advance() {
-                Ok(true) => {}
-                Ok(false) => break Ok(()),
+            let row = match records.next_row() {
+                Ok(Some(row)) => row,
+                Ok(None) => break Ok(()),
                 Err(error) => break Err(error),
-            }
+            };
             // Whatever was counted before a bad row stays valid, and is shown.
-            if let Err(error) = counter.push(&records.fields()).with_context(|| records.place()) {
+            if let Err(error) = self.take(&row, |fields| counter.push(fields)) {
                 break Err(error);
             }
+            consumed.push(&consumed::bytes_of(&row));
             progress.inc(1);
             if counter.step().is_multiple_of(self.every) {
-                self.show(&mut counter, file.as_ref(), &mut sink, &mut drawn)?;
+                self.show(&mut counter, file.as_ref().map(|file| (file, &consumed)), &mut sink)?;
                 shown = counter.step();
             }
         };
         if counter.step() > shown {
-            self.show(&mut counter, file.as_ref(), &mut sink, &mut drawn)?;
+            self.show(&mut counter, file.as_ref().map(|file| (file, &consumed)), &mut sink)?;
         }
+        sink.make_durable()?;
         progress.finish_and_clear();
         result?;
         if counter.step() > 0 {
-            eprintln!("after step {}, {}", counter.step(), counter.accuracy()?);
+            output::note(&format!("after step {}, {}", counter.step(), counter.accuracy()?));
         }
         match plot {
-            // That nothing stands out is an answer, not a failure.
-            Some(path) if drawn.is_empty() && counter.step() > 0 => {
-                eprintln!("there is no item to draw, so `{}` is not drawn", path.display());
-                Ok(())
-            }
-            Some(path) => self.draw(path, &drawn),
+            Some(path) => self.draw(path, sink.lines()),
             None => Ok(()),
+        }
+    }
+
+    /// Offers a row, and where the policy says so a blank one in its place.
+    fn take(&self, row: &Row, mut offer: impl FnMut(Option<&[String]>) -> Result<(), Refusal>) -> Result<()> {
+        let offered = match &row.fields {
+            Ok(fields) => offer(Some(fields)),
+            Err(Fault { what, .. }) => {
+                Err(Refusal::Row(Fault { column: None, what: what.clone(), value: None }))
+            }
+        };
+        let refused = match offered {
+            Err(Refusal::Row(_)) if self.rows.bad_rows != BadRows::Refuse => offer(None),
+            other => other,
+        };
+        refused.map_err(|refusal| match refusal {
+            Refusal::Row(fault) => self.rows.refusal(&row.place, &fault),
+            Refusal::Run(error) => error.context(row.place.to_string()),
+        })
+    }
+
+    /// Refuses questions that can have no answer.
+    fn check_questions(&self, counter: &impl Counter) -> Result<()> {
+        if let Some(unknown) = self.show.iter().find(|item| !counter.knows(item)) {
+            return Err(Usage::error(format!(
+                "`{unknown}` of --show is not one of the items that are counted"
+            )));
+        }
+        if self.show.is_empty() && counter.items() > MOST_COMPARED {
+            return Err(Usage::error(format!(
+                "the largest of {} items cannot be found, as every single one would be looked at; name at most {} with \
+                 --show",
+                counter.items(),
+                MOST_COMPARED
+            )));
+        }
+        Ok(())
+    }
+
+    fn guarantee<'a>(&self, counter: &'a impl Counter, participation: Participation) -> Guarantee<'a> {
+        let plan = counter.plan();
+        Guarantee {
+            unit: Unit::Row,
+            relation: self.relation,
+            participation,
+            budget: self.noise.budget.words(),
+            strategy: plan.strategy().name(),
+            horizon: format!("{} steps", plan.steps()),
+            sigma: Some(plan.sigma()),
+            arithmetic: Arithmetic::Idealized,
         }
     }
 
@@ -207,21 +326,17 @@ impl CountingArguments {
     fn show(
         &self,
         counter: &mut impl Counter,
-        file: Option<&StateFile>,
+        state: Option<(&StateFile, &Consumed)>,
         sink: &mut Sink,
-        drawn: &mut Vec<Line>,
     ) -> Result<()> {
         let lines = self.lines(counter)?;
-        if let Some(file) = file {
+        if let Some((file, consumed)) = state {
             // The state forgets the step shown before: by now it must be safe in the output.
             sink.make_durable()?;
-            file.write(&counter.snapshot())?;
+            file.write(&counter.snapshot(&consumed.encode()))?;
         }
-        for line in lines {
-            sink.write(&line)?;
-            if self.output.plot.is_some() {
-                drawn.push(line);
-            }
+        for line in &lines {
+            sink.write(line)?;
         }
         sink.flush()
     }
@@ -235,22 +350,20 @@ impl CountingArguments {
             self.show.iter().map(named).collect::<Result<_>>()?
         };
         let (step, standard_deviation) = (counter.step(), counter.standard_deviation());
-        let line = |(item, release)| Line { step, item, release, standard_deviation };
+        let line = |(item, release)| Line { step, item: Some(item), release, standard_deviation };
         Ok(releases.into_iter().map(line).collect())
     }
 
     fn draw(&self, path: &Path, lines: &[Line]) -> Result<()> {
-        let Some(last) = lines.last() else {
-            bail!("nothing was released, so there is nothing to draw in `{}`", path.display());
-        };
+        let last = lines.last().map_or(0, |last| last.step);
         // The items of the last step, as many as can be told apart.
-        let items = lines.iter().filter(|line| line.step == last.step).take(COLOURS.len());
+        let items = lines.iter().filter(|line| line.step == last).take(COLOURS.len());
         let curves = items
             .zip(COLOURS)
             .map(|(item, colour)| {
                 let own = lines.iter().filter(|line| line.item == item.item);
                 let values = own.map(|line| (line.step as f64, line.release, line.standard_deviation));
-                Curve::noisy(item.item.clone(), colour, values)
+                Curve::noisy(item.item.clone().unwrap_or_default(), colour, values)
             })
             .collect();
         let panel = Panel {
@@ -278,24 +391,32 @@ struct Known<E, F> {
     event: F,
 }
 
-impl<E: Encoding, F: Fn(&E, &[&str]) -> Result<Box<E::Event>>> Counter for Known<E, F> {
+impl<E: Encoding, F: Fn(&E, Option<&[String]>) -> Result<Box<E::Event>, Fault>> Counter for Known<E, F> {
     fn step(&self) -> usize {
         self.counts.step()
     }
 
-    fn standard_deviation(&self) -> f64 {
-        self.counts.standard_deviation()
+    fn plan(&self) -> &Plan {
+        self.counts.plan()
     }
 
-    fn push(&mut self, fields: &[&str]) -> Result<()> {
-        let event = (self.event)(self.counts.encoding(), fields)?;
+    fn push(&mut self, fields: Option<&[String]>) -> Result<(), Refusal> {
+        let event = (self.event)(self.counts.encoding(), fields).map_err(Refusal::Row)?;
         self.counts.push(&event)?;
         Ok(())
     }
 
-    fn replay(&mut self, fields: &[&str]) -> Result<()> {
-        let event = (self.event)(self.counts.encoding(), fields)?;
+    fn replay(&mut self, fields: Option<&[String]>) -> Result<(), Refusal> {
+        let event = (self.event)(self.counts.encoding(), fields).map_err(Refusal::Row)?;
         Ok(self.counts.replay(&event)?)
+    }
+
+    fn knows(&self, item: &str) -> bool {
+        self.counts.encoding().coordinate(item).is_some()
+    }
+
+    fn items(&self) -> u64 {
+        self.counts.encoding().dimension()
     }
 
     fn count(&mut self, item: &str) -> dp_apps::Result<f64> {
@@ -308,8 +429,8 @@ impl<E: Encoding, F: Fn(&E, &[&str]) -> Result<Box<E::Event>>> Counter for Known
         Ok(top.entries.into_iter().map(|(coordinate, value)| (label(coordinate), value)).collect())
     }
 
-    fn snapshot(&self) -> Snapshot {
-        self.counts.snapshot()
+    fn snapshot(&self, note: &[u8]) -> Snapshot {
+        self.counts.snapshot(note)
     }
 
     fn accuracy(&self) -> Result<String> {

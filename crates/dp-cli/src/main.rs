@@ -5,7 +5,10 @@
 
 mod arguments;
 mod commands;
+mod consumed;
 mod counting;
+mod files;
+mod guarantee;
 mod output;
 mod plot;
 mod records;
@@ -69,7 +72,7 @@ fn main() -> ExitCode {
         // Whoever reads our output has seen enough.
         Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            output::note(&format!("error: {error:#}"));
             ExitCode::from(if error.is::<arguments::Usage>() { 2 } else { 1 })
         }
     }

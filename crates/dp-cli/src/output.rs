@@ -1,10 +1,9 @@
 //! What the commands print: aligned tables for people, JSON for programs.
 
-use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, IsTerminal, Read, Seek, SeekFrom, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
@@ -19,26 +18,9 @@ pub(crate) fn line(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Opens a file to write lines to, empty unless it is to be continued, and reads the complete lines that stand in it. What
-/// follows them, a line that a crash cut short, perhaps within a letter, stays until [`continue_after`] removes it.
-pub(crate) fn open(path: &Path, resumable: bool) -> Result<(File, String)> {
-    let context = || format!("cannot write to `{}`", path.display());
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(!resumable);
-    let mut file = options.open(path).with_context(context)?;
-    let mut contents = Vec::new();
-    file.read_to_end(&mut contents).with_context(context)?;
-    contents.truncate(contents.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1));
-    let text = String::from_utf8(contents)
-        .with_context(|| format!("`{}` is not text; choose another output file", path.display()))?;
-    Ok((file, text))
-}
-
-/// Ends a file after so many bytes; what is written next stands there.
-pub(crate) fn continue_after(file: &mut File, bytes: usize) -> Result<()> {
-    file.set_len(bytes as u64)?;
-    file.seek(SeekFrom::End(0))?;
-    Ok(())
+/// Says something to whoever watches standard error. Where nobody can, nothing is lost: no release stands there.
+pub(crate) fn note(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
 /// A bar over the planned steps, where somebody watches and the input is not a pipe that brings rows at its own pace.

@@ -1,10 +1,14 @@
 //! Curves with bands, drawn as SVG.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use plotters::coord::Shift;
 use plotters::prelude::*;
+
+use crate::files;
 
 /// Colours that stay apart in print and for colour-blind readers.
 pub(crate) const BLUE: RGBColor = RGBColor(0, 90, 181);
@@ -46,6 +50,51 @@ impl Curve {
     }
 }
 
+/// As many columns as a drawing has: more points than this many times two cannot be told apart.
+const COLUMNS: usize = 960;
+
+impl Curve {
+    /// A curve with at most two points per column of the drawing, the lowest and the highest of each, so that what stands out
+    /// stays; its band is as wide as that of all points of the column.
+    fn for_screen(&self) -> Self {
+        let Self { label, colour, .. } = self;
+        let (mut points, mut band) = (Vec::new(), Vec::new());
+        let width = self.points.len().div_ceil(COLUMNS);
+        if width <= 2 {
+            points.clone_from(&self.points);
+            band.clone_from(&self.band);
+        } else {
+            for (column, chunk) in self.points.chunks(width).enumerate() {
+                let by_height = |left: &&(f64, f64), right: &&(f64, f64)| left.1.total_cmp(&right.1);
+                let (low, high) = (chunk.iter().min_by(by_height), chunk.iter().max_by(by_height));
+                let (Some(low), Some(high)) = (low, high) else { continue };
+                let pair = if low.0 <= high.0 { [*low, *high] } else { [*high, *low] };
+                points.extend(pair);
+                if let Some(edges) = self.band.get(column * width..column * width + chunk.len()) {
+                    let bottom = edges.iter().map(|edge| edge.0).fold(f64::INFINITY, f64::min);
+                    let top = edges.iter().map(|edge| edge.1).fold(f64::NEG_INFINITY, f64::max);
+                    band.extend([(bottom, top); 2]);
+                }
+            }
+        }
+        Self { label: label.clone(), colour: *colour, points, band }
+    }
+}
+
+/// Refuses to draw over a file that is not a drawing, before anything is released.
+pub(crate) fn check(path: &Path, overwrite: bool) -> Result<()> {
+    if overwrite || files::kind(path)? != files::Kind::Regular {
+        return Ok(());
+    }
+    let mut start = [0; 4];
+    let mut file = File::open(path).with_context(|| format!("cannot look at `{}`", path.display()))?;
+    let length = file.read(&mut start).with_context(|| format!("cannot look at `{}`", path.display()))?;
+    if length > 0 && start[..length] != b"<svg"[..length] {
+        bail!("`{}` is not a drawing, and --plot would replace it; give another file", path.display());
+    }
+    Ok(())
+}
+
 /// One diagram.
 pub(crate) struct Panel {
     pub(crate) title: String,
@@ -83,6 +132,7 @@ fn draw_panel(
     panel: &Panel,
 ) -> std::result::Result<(), Box<dyn std::error::Error>> {
     let (horizontal, vertical) = ranges(panel);
+    let curves: Vec<Curve> = panel.curves.iter().map(Curve::for_screen).collect();
     let mut chart = ChartBuilder::on(area)
         .caption(&panel.title, ("sans-serif", 19))
         .margin(12)
@@ -94,14 +144,14 @@ fn draw_panel(
         .configure_mesh()
         .x_desc(&panel.horizontal)
         .y_desc(&panel.vertical)
-        .x_label_formatter(&|value| format!("{value:.0}"))
+        .x_label_formatter(&|value| label(*value, horizontal.1 - horizontal.0))
         .y_label_formatter(&|value| label(*value, vertical.1 - vertical.0))
         .axis_desc_style(("sans-serif", 16))
         .label_style(("sans-serif", 14))
         .light_line_style(WHITE)
         .bold_line_style(BLACK.mix(0.12))
         .draw()?;
-    for curve in &panel.curves {
+    for curve in &curves {
         if !curve.band.is_empty() {
             let along = || curve.points.iter().zip(&curve.band);
             let lower = along().map(|((x, _), (low, _))| (*x, *low));
@@ -110,7 +160,7 @@ fn draw_panel(
             chart.draw_series(std::iter::once(Polygon::new(outline, curve.colour.mix(0.18))))?;
         }
     }
-    for curve in &panel.curves {
+    for curve in &curves {
         let colour = curve.colour;
         chart
             .draw_series(LineSeries::new(curve.points.iter().copied(), colour.stroke_width(2)))?

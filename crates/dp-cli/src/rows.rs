@@ -1,17 +1,10 @@
-//! The numbers of one CSV column, read by a thread of their own so that what has arrived can be released together.
+//! The rows of a CSV file, read by a thread of their own so that what has arrived can be released together.
 
-use std::path::Path;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
-use crate::records::Records;
-
-/// A number and the line it stands on.
-pub(crate) struct Row {
-    pub(crate) line: u64,
-    pub(crate) value: f64,
-}
+use crate::records::{Records, Row};
 
 /// Rows as they arrive. After an error nothing follows.
 pub(crate) struct Rows {
@@ -19,15 +12,16 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// Starts to read. `-` is standard input, of which no row is skipped: a pipe brings new rows.
-    pub(crate) fn open(input: &Path, column: &str, skip: usize, waiting: usize) -> Self {
+    /// Starts to read, at most `waiting` rows ahead.
+    pub(crate) fn start(mut records: Records, waiting: usize) -> Self {
         let (sender, receiver) = sync_channel(waiting);
-        let (input, column) = (input.to_owned(), column.to_owned());
-        let skip = if input == Path::new("-") { 0 } else { skip };
         std::thread::spawn(move || {
-            if let Err(error) = read(&input, &column, skip, &sender) {
+            while let Some(row) = records.next_row().transpose() {
+                let last = row.is_err();
                 // The receiver may be gone already; then nobody wants to know.
-                let _ = sender.send(Err(error));
+                if sender.send(row).is_err() || last {
+                    return;
+                }
             }
         });
         Self { receiver }
@@ -42,27 +36,4 @@ impl Rows {
     pub(crate) fn ready(&self) -> Option<Result<Row>> {
         self.receiver.try_recv().ok()
     }
-}
-
-fn read(input: &Path, column: &str, skip: usize, sender: &SyncSender<Result<Row>>) -> Result<()> {
-    let mut records = Records::open(input, &[column])?;
-    let mut rows = 0;
-    while records.advance()? {
-        rows += 1;
-        if rows <= skip {
-            continue;
-        }
-        let row = Row { line: records.line(), value: records.number()? };
-        if sender.send(Ok(row)).is_err() {
-            return Ok(());
-        }
-    }
-    if rows < skip {
-        bail!(
-            "{} has {rows} rows, but the state has used {skip} already; continue with the same file, longer by the new \
-             rows",
-            records.name()
-        );
-    }
-    Ok(())
 }

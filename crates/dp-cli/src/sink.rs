@@ -1,98 +1,183 @@
-//! Where releases go: one line each, to a file or to standard output.
+//! Where releases go: lines of steps, as CSV or JSON Lines, to a file that can be continued, a pipe or a device.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
-use serde::{Deserialize, Serialize};
+use anyhow::{Context, Result, anyhow, bail};
+use serde::Deserialize;
 
-use crate::output;
+use crate::files::{self, Kind};
 
-/// One line of output.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+/// One line of output: a released number, of an item where a step has several.
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Line {
     pub(crate) step: usize,
+    pub(crate) item: Option<String>,
     pub(crate) release: f64,
     pub(crate) standard_deviation: f64,
 }
 
-/// How a line is written. Numbers are written so that reading them back gives the same bits.
+/// How lines are written. Numbers are written so that reading them back gives the same bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Format {
-    Csv,
-    Json,
+pub(crate) struct Format {
+    /// What the column of the items is called, if there is one.
+    pub(crate) items: Option<&'static str>,
+    /// JSON Lines in place of CSV.
+    pub(crate) json: bool,
 }
 
-const HEADER: &str = "step,release,standard_deviation";
+/// One JSON line, whatever its items are called.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Object {
+    step: usize,
+    #[serde(alias = "name")]
+    item: Option<String>,
+    release: f64,
+    standard_deviation: f64,
+}
 
 impl Format {
-    fn write(self, line: &Line, to: &mut impl Write) -> Result<()> {
-        match self {
-            Self::Csv => writeln!(to, "{},{},{}", line.step, line.release, line.standard_deviation)?,
-            Self::Json => {
-                serde_json::to_writer(&mut *to, line)?;
-                writeln!(to)?;
+    fn header(self) -> String {
+        let item = self.items.map(|item| format!(",{item}")).unwrap_or_default();
+        format!("step{item},release,standard_deviation")
+    }
+
+    fn write(self, line: &Line, to: &mut dyn Write) -> Result<()> {
+        let Line { step, item, release, standard_deviation } = line;
+        let item = item.as_deref().unwrap_or_default();
+        match (self.json, self.items) {
+            (false, None) => writeln!(to, "{step},{release},{standard_deviation}")?,
+            (false, Some(_)) => {
+                writeln!(to, "{step},{},{release},{standard_deviation}", quoted(item))?;
+            }
+            (true, items) => {
+                let number = serde_json::to_string;
+                write!(to, "{{\"step\":{step}")?;
+                if let Some(items) = items {
+                    write!(to, ",\"{items}\":{}", serde_json::to_string(item)?)?;
+                }
+                let (release, deviation) = (number(release)?, number(standard_deviation)?);
+                writeln!(to, ",\"release\":{release},\"standard_deviation\":{deviation}}}")?;
             }
         }
         Ok(())
     }
 
     fn read(self, text: &str) -> Option<Line> {
-        match self {
-            Self::Csv => {
-                let mut fields = text.split(',');
-                let line = Line {
-                    step: fields.next()?.parse().ok()?,
-                    release: fields.next()?.parse().ok()?,
-                    standard_deviation: fields.next()?.parse().ok()?,
-                };
-                fields.next().is_none().then_some(line)
-            }
-            Self::Json => serde_json::from_str(text).ok(),
+        if self.json {
+            let Object { step, item, release, standard_deviation } = serde_json::from_str(text).ok()?;
+            return (item.is_some() == self.items.is_some()).then_some(Line {
+                step,
+                item,
+                release,
+                standard_deviation,
+            });
         }
+        let mut fields = text.splitn(2, ',');
+        let step = fields.next()?.parse().ok()?;
+        // The numbers stand at the end; whatever is between them and the step is the item.
+        let mut fields = fields.next()?.rsplitn(3, ',');
+        let standard_deviation = fields.next()?.parse().ok()?;
+        let release = fields.next()?.parse().ok()?;
+        let item = fields.next().map(unquoted);
+        (item.is_some() == self.items.is_some()).then_some(Line { step, item, release, standard_deviation })
     }
 }
 
-/// An output that knows which steps it holds already.
+/// A CSV field, in quotes where it needs them.
+fn quoted(item: &str) -> String {
+    if item.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", item.replace('"', "\"\""))
+    } else {
+        item.to_owned()
+    }
+}
+
+fn unquoted(field: &str) -> String {
+    match field.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
+        Some(inner) => inner.replace("\"\"", "\""),
+        None => field.to_owned(),
+    }
+}
+
+/// What an output must hold to belong to a state.
+pub(crate) struct Standing<'a> {
+    /// The number of steps released.
+    pub(crate) done: usize,
+    /// The lines of the last steps, which the state remembers and a crash may have kept from the output.
+    pub(crate) again: &'a [Line],
+    /// The first step that the state remembers; all lines of it and of later ones are in `again`.
+    pub(crate) remembered: usize,
+    /// Whether every step has lines, so that a missing one is noticed.
+    pub(crate) every_step: bool,
+}
+
+/// An output.
 pub(crate) struct Sink {
     format: Format,
-    target: Target,
+    writer: BufWriter<Box<dyn Write>>,
+    /// The file, where there is one that can be synced.
+    file: Option<File>,
+    name: String,
     lines: Vec<Line>,
     keep: bool,
 }
 
-enum Target {
-    Standard(BufWriter<std::io::Stdout>),
-    File(BufWriter<File>),
-}
-
 impl Sink {
-    /// Opens `-` or a file. A file is continued if `resumable`, behind its last complete line; otherwise it is
-    /// started anew. With `keep`, all lines are remembered for a plot.
-    pub(crate) fn open(path: &Path, format: Format, resumable: bool, keep: bool) -> Result<Self> {
-        let mut lines = Vec::new();
-        let mut fresh = true;
-        let target = if path == Path::new("-") {
-            Target::Standard(BufWriter::new(std::io::stdout()))
+    /// Starts an output anew: `-`, a pipe, a device, or a file that is empty, missing, or may be overwritten. With `keep`,
+    /// all lines are remembered for a plot.
+    pub(crate) fn start(path: &Path, format: Format, keep: bool, overwrite: bool) -> Result<Self> {
+        let (target, file): (Box<dyn Write>, _) = if path == Path::new("-") {
+            (Box::new(std::io::stdout()), None)
         } else {
-            let (mut file, contents) = output::open(path, resumable)?;
-            lines = read_lines(&contents, format)
-                .with_context(|| format!("`{}` is not the output of this release", path.display()))?;
-            fresh = contents.is_empty();
-            // A line that a crash cut short is written again, whole.
-            output::continue_after(&mut file, contents.len())?;
-            Target::File(BufWriter::new(file))
+            let file = files::create(path, overwrite)?;
+            let again = file.try_clone().with_context(|| format!("cannot write to `{}`", path.display()))?;
+            (Box::new(file), (files::kind(path)? == Kind::Regular).then_some(again))
         };
-        let mut sink = Self { format, target, lines, keep };
-        if fresh && format == Format::Csv {
-            writeln!(sink.writer(), "{HEADER}")?;
-            sink.writer().flush()?;
-        }
+        let name = if file.is_some() { format!("`{}`", path.display()) } else { "the output".to_owned() };
+        let mut sink = Self { format, writer: BufWriter::new(target), file, name, lines: Vec::new(), keep };
+        sink.header()?;
         Ok(sink)
     }
 
-    /// The lines that stood in the file when it was opened.
+    /// Continues the output of a state: what stands before the steps that the state remembers is kept, and the lines of
+    /// those steps are written again, exactly as they were released.
+    pub(crate) fn continued(path: &Path, format: Format, keep: bool, standing: &Standing) -> Result<Self> {
+        let name = format!("`{}`", path.display());
+        let context = || format!("cannot write to {name}");
+        let mut options = OpenOptions::new();
+        let file =
+            options.read(true).write(true).create(true).truncate(false).open(path).with_context(context)?;
+        let (lines, kept) = complete_lines(&file, format, keep, standing)
+            .with_context(|| format!("{name} does not belong to this state"))?;
+        let mut file = file;
+        // What stands before the steps that are shown again is never touched.
+        file.set_len(kept).with_context(context)?;
+        file.seek(SeekFrom::End(0)).with_context(context)?;
+        let target = Box::new(file.try_clone().with_context(context)?);
+        let mut sink = Self { format, writer: BufWriter::new(target), file: Some(file), name, lines, keep };
+        if kept == 0 {
+            sink.header()?;
+        }
+        for line in standing.again {
+            sink.write(line)?;
+        }
+        sink.make_durable()?;
+        Ok(sink)
+    }
+
+    fn header(&mut self) -> Result<()> {
+        if self.format.json {
+            return Ok(());
+        }
+        let header = self.format.header();
+        writeln!(self.writer, "{header}").map_err(|error| self.unwritable(error))?;
+        self.flush()
+    }
+
+    /// The lines that were kept for a plot.
     pub(crate) fn lines(&self) -> &[Line] {
         &self.lines
     }
@@ -100,52 +185,120 @@ impl Sink {
     /// Writes one line.
     pub(crate) fn write(&mut self, line: &Line) -> Result<()> {
         let format = self.format;
-        format.write(line, &mut self.writer())?;
+        format.write(line, &mut self.writer).map_err(|error| match error.downcast() {
+            Ok(error) => self.unwritable(error),
+            Err(other) => other,
+        })?;
         if self.keep {
-            self.lines.push(*line);
+            self.lines.push(line.clone());
         }
         Ok(())
     }
 
     /// Shows everything written so far to its reader.
     pub(crate) fn flush(&mut self) -> Result<()> {
-        Ok(self.writer().flush()?)
+        self.writer.flush().map_err(|error| self.unwritable(error))
     }
 
     /// Makes everything written so far survive a power failure, where the output is a file.
     pub(crate) fn make_durable(&mut self) -> Result<()> {
         self.flush()?;
-        if let Target::File(file) = &self.target {
-            file.get_ref().sync_data()?;
+        match &self.file {
+            Some(file) => file.sync_data().map_err(|error| self.unwritable(error)),
+            None => Ok(()),
         }
-        Ok(())
     }
 
-    fn writer(&mut self) -> &mut dyn Write {
-        match &mut self.target {
-            Target::Standard(output) => output,
-            Target::File(output) => output,
-        }
+    fn unwritable(&self, error: std::io::Error) -> anyhow::Error {
+        let context = format!(
+            "cannot write to {}; make room and run the same command again: with --state it continues where it stopped",
+            self.name
+        );
+        anyhow::Error::new(error).context(context)
     }
 }
 
-/// Reads what an earlier run wrote: consecutive steps.
-fn read_lines(text: &str, format: Format) -> Result<Vec<Line>> {
-    let mut lines: Vec<Line> = Vec::new();
-    for (number, line) in text.lines().enumerate() {
-        if format == Format::Csv && number == 0 {
-            if line != HEADER {
-                bail!("line 1 is `{line}`, expected `{HEADER}`; choose another output file");
+/// Reads what earlier runs wrote, up to the first step that is shown again: the lines, if they are to be kept, and the
+/// number of bytes they take. A line that a crash cut short is not counted.
+fn complete_lines(file: &File, format: Format, keep: bool, standing: &Standing) -> Result<(Vec<Line>, u64)> {
+    let mut reader = BufReader::new(file);
+    let (mut lines, mut kept, mut position) = (Vec::new(), 0, 0);
+    let mut again = standing.again.iter();
+    let mut last: Option<usize> = None;
+    let mut bytes = Vec::new();
+    for number in 1_u64.. {
+        bytes.clear();
+        let length = reader.read_until(b'\n', &mut bytes)?;
+        if bytes.pop() != Some(b'\n') {
+            break;
+        }
+        position += length as u64;
+        let text = std::str::from_utf8(&bytes).map_err(|_| anyhow!("line {number} is not text"))?;
+        if !format.json && number == 1 {
+            let header = format.header();
+            if text != header {
+                bail!("line 1 is not `{header}`, with which every such output begins");
             }
+            kept = position;
             continue;
         }
-        let Some(read) = format.read(line) else {
-            bail!("line {} is `{line}`; restore it, or choose another output file", number + 1);
-        };
-        if lines.last().is_some_and(|last| last.step + 1 != read.step) {
-            bail!("line {} is step {}, out of order; restore the file", number + 1, read.step);
+        let line =
+            format.read(text).ok_or_else(|| anyhow!("line {number} is not a release; restore the file"))?;
+        let step = line.step;
+        if step > standing.done {
+            bail!(
+                "it holds step {step}, but the state has released {} steps; restore the state that belongs to it",
+                standing.done
+            );
         }
-        lines.push(read);
+        let gap = standing.every_step && last.is_some_and(|last| step > last + 1);
+        if gap || last.is_some_and(|last| step < last) {
+            bail!("line {number} is step {step}, out of order; restore the file");
+        }
+        last = Some(step);
+        if step < standing.remembered {
+            kept = position;
+            if keep {
+                lines.push(line);
+            }
+        } else if again.next() != Some(&line) {
+            bail!("line {number} of step {step} is not what was released; restore the file");
+        }
     }
-    Ok(lines)
+    if let Some(last) = last.filter(|last| standing.every_step && last + 1 < standing.remembered) {
+        bail!(
+            "it ends at step {last}, but the state remembers releases from step {} only; restore the file",
+            standing.remembered
+        );
+    }
+    Ok((lines, kept))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read_back_as_they_were_written() {
+        for (items, names) in
+            [(None, vec![None]), (Some("item"), vec![Some("a"), Some("a,b \"c\""), Some(""), Some("\"")])]
+        {
+            for json in [false, true] {
+                let format = Format { items, json };
+                for name in &names {
+                    for release in [0.0, -0.1, 1e300, 5e-324, 3.0] {
+                        let item = name.map(str::to_owned);
+                        let line = Line { step: 7, item, release, standard_deviation: 0.1 + 0.2 };
+                        let mut text = Vec::new();
+                        format.write(&line, &mut text).unwrap();
+                        let text = String::from_utf8(text).unwrap();
+                        assert_eq!(format.read(text.trim_end()), Some(line), "{text}");
+                    }
+                }
+                for damaged in ["", "1", "1,2", "x,1,2", "1,2,3,4,", "{}", "{\"step\":1}"] {
+                    assert_eq!(format.read(damaged), None, "{damaged}");
+                }
+            }
+        }
+    }
 }

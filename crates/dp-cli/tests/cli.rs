@@ -200,22 +200,37 @@ fn bad_rows_are_named_and_leave_the_releases_before_them() {
     for (input, words, released) in [
         ("", &["empty", "header"][..], 0),
         ("other\n1\n", &["no column `value`", "other"], 0),
-        ("value,other\n1,a\n1\n", &["line 3", "1 fields", "complete the row"], 1),
-        ("value\n1\n0\nmany\n1\n", &["line 4", "`many`", "not a number"], 2),
-        ("value\n1\nNaN\n", &["line 3", "`NaN`", "finite"], 1),
-        ("value\ninf\n", &["line 2", "`inf`", "finite"], 0),
+        ("value,other\n1,a\n1\n", &["line 3", "1 fields", "correct the row"], 1),
+        ("value\n1\n0\nmany\n1\n", &["line 4", "column `value`", "not a number"], 2),
+        ("value\n1\nNaN\n", &["line 3", "finite"], 1),
+        ("value\ninf\n", &["line 2", "finite"], 0),
         ("value,other\n,3\n", &["line 2", "not a number"], 0),
-        ("value\n0.5\n1.5\n", &["line 3", "1.5", "0:1", "--clamp"], 1),
+        ("value\n0.5\n1.625\n", &["line 3", "0:1", "--bad-rows"], 1),
         ("value\n1\n1\n1\n1\n1\n1\n1\n1\n1\n", &["line 10", "all 8 planned steps"], 8),
     ] {
         let output = with_input(&release(&[]), input);
         assert_refused(&output, 1, words);
         assert_eq!(text(&output.stdout).lines().skip(1).count(), released, "{input:?}");
+        // Whose value it is stays with whoever asks for it.
+        let values = ["many", "NaN", "`inf`", "1.625"].map(|value| text(&output.stderr).contains(value));
+        assert_eq!(values, [false; 4], "{}", text(&output.stderr));
     }
-    let clamped = with_input(&[release(&[]), vec!["--clamp"]].concat(), "value\n0.5\n1.5\n-3\n");
-    let exact = with_input(&release(&[]), "value\n0.5\n1\n0\n");
-    assert!(clamped.status.success());
+    let shown = with_input(&[release(&[]), vec!["--show-values"]].concat(), "value\n1.625\n");
+    assert_refused(&shown, 1, &["line 2", "1.625"]);
+    let run = |policy, rows: &str| {
+        with_input(&[release(&[]), vec!["--bad-rows", policy]].concat(), &format!("value,other\n{rows}"))
+    };
+    let exact = run("refuse", "0.5,x\n1,x\n0,x\n0,x\n0,x\n");
+    let clamped = run("clamp", "0.5,x\n1.5,x\n-3,x\nmany,x\n1\n");
+    assert!(clamped.status.success(), "{}", text(&clamped.stderr));
     assert_eq!(clamped.stdout, exact.stdout);
+    let dropped = run("drop", "0.5,x\n1,x\n1.5,x\n\"\",x\n1,x,y\n");
+    assert!(dropped.status.success(), "{}", text(&dropped.stderr));
+    assert_eq!(
+        (dropped.stdout, dropped.stderr),
+        (exact.stdout, exact.stderr),
+        "a dropped row leaves no trace"
+    );
 }
 
 #[test]
@@ -368,16 +383,27 @@ fn exact_releases_are_integers_over_a_power_of_two_and_serve_pure_budgets() {
 #[test]
 fn a_pipe_continues_with_new_rows() {
     let directory = tempfile::tempdir().unwrap();
-    let state = directory.path().join("state");
-    let arguments = release(&[("--state", state.to_str().unwrap())]);
-    let first = with_input(&arguments, "value\n1\n0\n");
-    let second = with_input(&arguments, "value\n1\n");
+    let (state, output) = (directory.path().join("state"), directory.path().join("output.csv"));
+    let (state, output) = (state.to_str().unwrap(), output.to_str().unwrap());
+    let run = |from: &str, input: &str| {
+        with_input(&release(&[("--state", state), ("--output", output), ("--from-row", from)]), input)
+    };
+    let first = run("1", "value\n1\n0\n");
+    assert!(first.status.success(), "{}", text(&first.stderr));
     let whole = with_input(&release(&[]), "value\n1\n0\n1\n");
-    assert!(first.status.success() && second.status.success(), "{}", text(&second.stderr));
-    let mut joined = releases(&text(&first.stdout));
-    joined.extend(releases(&text(&second.stdout)));
-    assert_eq!(joined, releases(&text(&whole.stdout)));
-    assert_eq!(releases(&text(&second.stdout)).len(), 1, "what was shown is not shown again");
+    // The same pipe once more without a word about where it begins, or with a wrong one, would count everybody twice.
+    let silent = with_input(&release(&[("--state", state), ("--output", output)]), "value\n1\n0\n");
+    assert_refused(&silent, 2, &["--from-row"]);
+    for from in ["2", "4"] {
+        assert_refused(&run(from, "value\n1\n"), 1, &["used 2 rows", "--from-row 3"]);
+    }
+    assert_refused(&run("1", "value\n1\n1\n1\n"), 1, &["row 2 is", "not what this state has used"]);
+    assert!(run("1", "value\n1\n0\n").status.success(), "the same rows again change nothing");
+    assert!(run("3", "value\n1\n").status.success());
+    assert_eq!(releases(&fs::read_to_string(output).unwrap()), releases(&text(&whole.stdout)));
+    // A reader that closes early would lose steps for good.
+    let lost = with_input(&release(&[("--state", state), ("--from-row", "1")]), "value\n");
+    assert_refused(&lost, 2, &["--output FILE"]);
 }
 
 #[test]
@@ -402,14 +428,14 @@ fn a_stream_of_unknown_length_continues_across_its_epochs() {
     assert!(whole.status.success(), "{}", text(&whole.stderr));
     let whole = releases(&text(&whole.stdout));
     assert_eq!(whole.len(), 20);
-    let mut joined = BTreeMap::new();
+    let output = directory.path().join("output.csv");
     // Stops within the second epoch, at its end, and within later ones.
-    for count in [3, 3, 1, 5, 8] {
-        let part = doubling(&[("--state", state.to_str().unwrap())], &rows(count));
+    for count in [3, 6, 7, 12, 20] {
+        let files = [("--state", state.to_str().unwrap()), ("--output", output.to_str().unwrap())];
+        let part = doubling(&[&files[..], &[("--from-row", "1")]].concat(), &rows(count));
         assert!(part.status.success(), "{}", text(&part.stderr));
-        joined.extend(releases(&text(&part.stdout)));
     }
-    assert_eq!(joined, whole);
+    assert_eq!(releases(&fs::read_to_string(output).unwrap()), whole);
     let best = doubling(&[("--strategy", "auto")], &rows(9));
     assert!(best.status.success(), "{}", text(&best.stderr));
     let mut both = release(&[]);
@@ -430,7 +456,7 @@ fn states_and_outputs_that_do_not_belong_together_are_refused() {
     assert_refused(&run(&[("--steps", "9")]), 1, &["another plan"]);
     assert_refused(&run(&[("--epsilon", "2")]), 1, &["another plan"]);
     // A state that was lost: going on would release every step a second time.
-    assert_refused(&run(&[("--state", "elsewhere")]), 1, &["do not belong together"]);
+    assert_refused(&run(&[("--state", "elsewhere")]), 1, &["does not belong", "step 1"]);
     // An output that lost lines which the state no longer remembers.
     let lines: Vec<&str> = before.lines().collect();
     fs::write(directory.path().join("output.csv"), lines[..3].join("\n") + "\n").unwrap();
@@ -438,9 +464,24 @@ fn states_and_outputs_that_do_not_belong_together_are_refused() {
     fs::write(directory.path().join("output.csv"), "something else\n").unwrap();
     assert_refused(&run(&[]), 1, &["line 1"]);
     // An input that became shorter.
-    fs::write(directory.path().join("output.csv"), before).unwrap();
+    fs::write(directory.path().join("output.csv"), &before).unwrap();
+    let input = read(directory.path(), "input.csv");
     fs::write(directory.path().join("input.csv"), "value\n1\n").unwrap();
     assert_refused(&run(&[]), 1, &["1 rows", "used 6"]);
+    // An input whose past was edited, or has a row more in its middle, which would shift the others.
+    let rows: Vec<&str> = input.lines().collect();
+    for (changed, row) in [(1, "row 1 is"), (4, "row 4 is")] {
+        let mut edited = rows.clone();
+        edited[changed] = "0.5";
+        fs::write(directory.path().join("input.csv"), edited.join("\n") + "\n").unwrap();
+        assert_refused(&run(&[]), 1, &[row, "not what this state has used"]);
+        let mut longer = rows.clone();
+        longer.insert(changed, "0.125");
+        fs::write(directory.path().join("input.csv"), longer.join("\n") + "\n").unwrap();
+        assert_refused(&run(&[]), 1, &[row, "not what this state has used"]);
+    }
+    fs::write(directory.path().join("input.csv"), input).unwrap();
+    assert_eq!(read(directory.path(), "output.csv"), before);
     // Damage.
     let mut state = fs::read(directory.path().join("state")).unwrap();
     let middle = state.len() / 2;
@@ -485,7 +526,7 @@ proptest! {
         words in prop::collection::vec(prop_oneof![
             prop::sample::select(vec![
                 "--epsilon", "--delta", "--rho", "--mu", "--bounds", "--steps", "--workload", "--strategy", "--input",
-                "--column", "--relation", "--participation", "--json", "--clamp", "--group", "-", "1", "0", "-1", "nan",
+                "--column", "--relation", "--participation", "--json", "--bad-rows", "--group", "-", "1", "0", "-1", "nan",
                 "1e308", "1e-320", "18446744073709551615", "0:1", "1:0", "-inf:inf", "count", "poly:1e-300", "window:9",
                 "exp:1e308", "auto", "sqrt", "zero-out", "🦀", "\u{0}x",
             ]).prop_map(str::to_owned),

@@ -22,6 +22,9 @@ fn graph(directory: &Path, rows: &str, arguments: &[&str]) -> Output {
     let input = directory.join("rows.csv");
     fs::write(&input, rows).unwrap();
     let mut all = vec!["graph", "--input", input.to_str().unwrap(), "--vertices", "4", "--steps", "6"];
+    if !arguments.contains(&"--until") {
+        all.extend(["--until", "4"]);
+    }
     all.extend(["--relation", "zero-out", "--strategy", "sqrt", "--reproducible-seed", "5"]);
     if !arguments.contains(&"--mu") {
         all.extend(["--mu", "1e9"]);
@@ -70,21 +73,34 @@ fn a_continued_run_equals_an_uninterrupted_one() {
     for what in [&["triangles"][..], &["cuts", "--cut", "0,1:", "--cut", "2:3"]] {
         for json in [&[][..], &["--json"]] {
             let whole = graph(directory.path(), ROWS, &[what, json, &["--mu", "1"]].concat());
-            let resumed = |rows: &str| {
-                let storage = ["--mu", "1", "--state", &state, "--output", &part];
+            let resumed = |rows: &str, until: &str| {
+                let storage = ["--mu", "1", "--state", &state, "--output", &part, "--until", until];
                 graph(directory.path(), rows, &[what, json, &storage].concat())
             };
             let first: String = ROWS.split_inclusive('\n').take(4).collect();
-            assert!(resumed(&first).status.success());
+            assert!(resumed(&first, "2").status.success());
             // A crash loses the end of the last line; it is written again from the state.
             let written = fs::read_to_string(&part).unwrap();
             fs::write(&part, &written[..written.len() - 5]).unwrap();
-            let second = resumed(ROWS);
+            // A past that was edited, has an update more or one fewer.
+            for rows in [ROWS.replace("0.25", "0.75"), ROWS.replace("1,0,1,0.5\n", "1,0,1,0.5\n1,0,3,1\n")] {
+                let edited = resumed(&rows, "4");
+                assert_eq!(edited.status.code(), Some(1));
+                assert!(
+                    text(&edited.stderr).contains("not what this state has used"),
+                    "{}",
+                    text(&edited.stderr)
+                );
+            }
+            let fewer = resumed(&ROWS.replace("2,0,2,1\n", ""), "4");
+            assert!(text(&fewer.stderr).contains("it has used 3"), "{}", text(&fewer.stderr));
+            let second = resumed(ROWS, "4");
             assert!(second.status.success(), "{}", text(&second.stderr));
             assert_eq!(fs::read_to_string(&part).unwrap(), text(&whole.stdout));
-            // Fewer rows than were used already cannot be continued.
-            let lost = resumed("step,u,v,weight\n1,0,1,0.5\n");
+            // Fewer rows than were used already, or an earlier end, cannot be continued.
+            let lost = resumed("step,u,v,weight\n1,0,1,0.5\n", "4");
             assert_eq!(lost.status.code(), Some(1));
+            assert_eq!(resumed(ROWS, "3").status.code(), Some(1));
             let other = ["--mu", "1", "--state", &state, "--output", &part, "--degree-bound", "11"];
             let other = graph(directory.path(), ROWS, &[&["triangles"][..], json, &other].concat());
             assert_eq!(other.status.code(), Some(1), "another function is not a continuation");
@@ -100,12 +116,12 @@ fn refuses_with_the_place_and_a_remedy() {
     let directory = tempfile::tempdir().unwrap();
     let cases: [(&str, &[&str], i32, &str); 10] = [
         ("step,u\n1,0\n", &["edges"], 1, "no column `v`"),
-        ("step,u,v\n1,0,4\n", &["edges"], 1, "vertex 4"),
+        ("step,u,v\n1,0,4\n", &["edges"], 1, "not one of the 4 vertices"),
         ("step,u,v\n1,2,2\n", &["edges"], 1, "itself"),
         ("step,u,v\n2,0,1\n1,0,2\n", &["edges"], 1, "sort the rows"),
         ("step,u,v\n7,0,1\n", &["edges"], 1, "beyond the 6"),
         ("step,u,v,weight\n1,0,1,3\n", &["weights"], 1, "outside [-1, 1]"),
-        ("step,u,v,weight\n1,0,1,-1\n", &["edges"], 1, "weight -1"),
+        ("step,u,v,weight\n1,0,1,-1\n", &["edges", "--show-values"], 1, "weight -1"),
         (ROWS, &["edges", "--state", "nowhere"], 2, "--output FILE"),
         (ROWS, &["cuts"], 2, "--cut"),
         (ROWS, &["cuts", "--cut", "0,1:1"], 2, "twice"),

@@ -3,8 +3,8 @@
 use dp_mechanisms::sensitivity::Term;
 use dp_mechanisms::{Footprint, Participation, Relation};
 
-use super::error::{GraphError, Result, check_length};
 use super::pairs::{EdgeUpdate, VertexPairs};
+use crate::error::{Error, Result, check_length};
 
 /// Edge updates as vectors over all pairs of vertices: the released prefix sums are the weights of a synthetic graph,
 /// and the sum of its weights between two sets of vertices answers that cut.
@@ -28,7 +28,7 @@ use super::pairs::{EdgeUpdate, VertexPairs};
 /// let release = mechanism.release(&input, &mut weights)?;
 /// let answer = encoding.cut(&weights, &[0], &[1, 2], release.standard_deviation)?;
 /// assert!(answer.standard_deviation > release.standard_deviation);
-/// # Ok::<(), dp_apps::graph::GraphError>(())
+/// # Ok::<(), dp_apps::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CutEncoding {
@@ -36,6 +36,9 @@ pub struct CutEncoding {
     low: f64,
     high: f64,
 }
+
+/// The most pairs whose weights are all released.
+const MOST_PAIRS: usize = 1 << 24;
 
 /// A cut of the released graph.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -50,7 +53,7 @@ impl CutEncoding {
     /// Updates with weights in [-1, 1].
     ///
     /// # Errors
-    /// Fewer than 2 vertices, or more than 2^20.
+    /// Fewer than 2 vertices, or more than 2^24 pairs of them.
     pub fn signed(vertices: usize) -> Result<Self> {
         Self::with_weights(vertices, -1.0, 1.0)
     }
@@ -58,15 +61,23 @@ impl CutEncoding {
     /// Updates with weights in `[low, high]`; insertions of unit weight are `[0, 1]`.
     ///
     /// # Errors
-    /// Bounds that are not finite, not ordered, or both zero; fewer than 2 vertices, or more than 2^20.
+    /// Bounds that are not finite, not ordered, or both zero; fewer than 2 vertices, or more than 2^24 pairs of them.
     pub fn with_weights(vertices: usize, low: f64, high: f64) -> Result<Self> {
         let range = "finite bounds in order, not both zero";
         for value in [low, high] {
             if !(value.is_finite() && low <= high && low.abs().max(high.abs()) > 0.0) {
-                return Err(GraphError::OutOfRange { what: "weight bound", value, range });
+                return Err(Error::OutOfRange { what: "weight bound", value, range });
             }
         }
-        Ok(Self { pairs: VertexPairs::new(vertices)?, low, high })
+        let pairs = VertexPairs::new(vertices)?;
+        if pairs.len() > MOST_PAIRS {
+            return Err(Error::OutOfRange {
+                what: "number of pairs of vertices, each with a weight",
+                value: pairs.len() as f64,
+                range: "at most 2^24; release a function of the graph instead",
+            });
+        }
+        Ok(Self { pairs, low, high })
     }
 
     /// The pairs of vertices behind the coordinates.
@@ -105,6 +116,20 @@ impl CutEncoding {
         Ok(Footprint::encoded(vec![term], relation)?)
     }
 
+    /// The smallest and the largest weight of an update.
+    pub fn weights(&self) -> (f64, f64) {
+        (self.low, self.high)
+    }
+
+    /// Refuses an update that cannot be encoded.
+    ///
+    /// # Errors
+    /// An unknown vertex, a loop, or a weight outside the bounds.
+    pub fn check(&self, update: &EdgeUpdate) -> Result<()> {
+        let (low, high) = self.weights();
+        update.check(self.pairs, low, high)
+    }
+
     /// Writes the input vector of a step: the sum of its updates.
     ///
     /// # Errors
@@ -113,11 +138,7 @@ impl CutEncoding {
     pub fn encode(&self, updates: &[EdgeUpdate], input: &mut [f64]) -> Result<()> {
         check_length("the input buffer", input.len(), self.dimension())?;
         for update in updates {
-            self.pairs.index(update.u, update.v)?;
-            if !(self.low..=self.high).contains(&update.weight) {
-                let EdgeUpdate { u, v, weight } = *update;
-                return Err(GraphError::Weight { u, v, weight, low: self.low, high: self.high });
-            }
+            self.check(update)?;
         }
         input.fill(0.0);
         for update in updates {
@@ -147,9 +168,9 @@ impl CutEncoding {
         let vertices = self.pairs.vertices();
         let mut used = vec![false; vertices];
         for &vertex in s.iter().chain(p) {
-            let mark = used.get_mut(vertex).ok_or(GraphError::UnknownVertex { vertex, vertices })?;
+            let mark = used.get_mut(vertex).ok_or(Error::UnknownVertex { vertex, vertices })?;
             if std::mem::replace(mark, true) {
-                return Err(GraphError::RepeatedVertex { vertex });
+                return Err(Error::RepeatedVertex { vertex });
             }
         }
         let across = s.iter().flat_map(|&u| p.iter().map(move |&v| self.pairs.position(u.min(v), u.max(v))));
@@ -233,11 +254,11 @@ impl CutError {
     fn half_width(&self, s: usize, p: usize, log_statements: f64, failure: f64) -> Result<f64> {
         if s == 0 || p == 0 || s + p > self.vertices {
             let range = "at least 1 on each side and no more than the vertices together";
-            return Err(GraphError::OutOfRange { what: "size of a cut", value: (s + p) as f64, range });
+            return Err(Error::OutOfRange { what: "size of a cut", value: (s + p) as f64, range });
         }
         if !(failure > 0.0 && failure < 1.0) {
             let range = "strictly between 0 and 1";
-            return Err(GraphError::OutOfRange { what: "failure probability", value: failure, range });
+            return Err(Error::OutOfRange { what: "failure probability", value: failure, range });
         }
         let logarithm = (2.0 * self.steps as f64 / failure).ln() + log_statements;
         Ok(self.standard_deviation(s, p) * (2.0 * logarithm).sqrt())

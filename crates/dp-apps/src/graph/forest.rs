@@ -1,7 +1,7 @@
 //! A minimum spanning forest under insertions.
 
-use super::error::{GraphError, Result};
 use super::pairs::VertexPairs;
+use crate::error::{Error, Result};
 
 const NONE: u32 = u32::MAX;
 
@@ -12,7 +12,7 @@ const NONE: u32 = u32::MAX;
 ///
 /// # Complexity
 /// O(log V) amortized per insertion, O(V) memory; nothing is allocated after construction.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct SpanningForest {
     pairs: VertexPairs,
     parent: Vec<u32>,
@@ -26,6 +26,13 @@ pub struct SpanningForest {
     unused: Vec<u32>,
     /// The way from a splay root down to a node.
     trail: Vec<u32>,
+}
+
+/// The edges are data.
+impl std::fmt::Debug for SpanningForest {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("SpanningForest").field("pairs", &self.pairs).finish_non_exhaustive()
+    }
 }
 
 impl SpanningForest {
@@ -58,7 +65,7 @@ impl SpanningForest {
         self.pairs.index(u, v)?;
         if !weight.is_finite() {
             let (low, high) = (f64::MIN, f64::MAX);
-            return Err(GraphError::Weight { u, v, weight, low, high });
+            return Err(Error::Weight { u, v, weight, low, high });
         }
         let (u, v) = (u as u32, v as u32);
         self.make_root(u);

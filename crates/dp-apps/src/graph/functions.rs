@@ -12,9 +12,9 @@ use std::collections::HashSet;
 use dp_mechanisms::sensitivity::Term;
 use dp_mechanisms::{Footprint, Participation, Relation};
 
-use super::error::{GraphError, Result, check_length};
 use super::forest::SpanningForest;
-use super::pairs::{EdgeUpdate, VertexPairs};
+use super::pairs::{EdgeUpdate, MOST_VERTICES, VertexPairs};
+use crate::error::{Error, Result, check_length};
 
 /// A function of a graph that only grows.
 ///
@@ -84,11 +84,7 @@ impl GraphFunction {
             Self::SpanningForest { largest_weight } => {
                 if !(largest_weight > 0.0 && largest_weight.is_finite()) {
                     let range = "a finite number above 0";
-                    return Err(GraphError::OutOfRange {
-                        what: "largest weight",
-                        value: largest_weight,
-                        range,
-                    });
+                    return Err(Error::OutOfRange { what: "largest weight", value: largest_weight, range });
                 }
                 Ok(2.0 * largest_weight)
             }
@@ -96,13 +92,30 @@ impl GraphFunction {
                 at_least("degree bound", degree_bound, 2, "an integer of at least 2")?;
                 Ok(3.0 * (degree_bound - 1) as f64)
             }
-            Self::Stars { .. } => Ok(4.0 * self.star_steps()?.last().copied().unwrap_or(1.0)),
+            Self::Stars { leaves, degree_bound } => {
+                at_least("leaves of a star", leaves, 1, "an integer of at least 1")?;
+                at_least("degree bound", degree_bound, leaves, "at least the number of leaves")?;
+                let stars = binomial(degree_bound as u128 - 1, leaves as u128 - 1);
+                stars.map(|stars| 4.0 * stars).ok_or(Error::OutOfRange {
+                    what: "degree bound",
+                    value: degree_bound as f64,
+                    range: "so small that the number of stars at one vertex stays below 2^53",
+                })
+            }
             Self::HighDegree { threshold } => {
                 at_least("degree threshold", threshold, 1, "an integer of at least 1")?;
                 Ok(4.0)
             }
             Self::DegreeHistogram { degree_bound } => {
-                at_least("degree bound", degree_bound, 1, "an integer of at least 1")?;
+                let range = "an integer from 1 to 2^20, the most vertices there can be";
+                at_least("degree bound", degree_bound, 1, range)?;
+                if degree_bound > MOST_VERTICES {
+                    return Err(Error::OutOfRange {
+                        what: "degree bound",
+                        value: degree_bound as f64,
+                        range,
+                    });
+                }
                 Ok(4.0)
             }
         }
@@ -158,11 +171,14 @@ impl GraphFunction {
             Self::Edges => State::Edges,
             Self::SpanningForest { .. } => State::Forest(SpanningForest::new(vertices)?),
             Self::Triangles { degree_bound } => State::Triangles {
-                degree_bound: degree_bound as u32,
+                degree_bound: u32::try_from(degree_bound).unwrap_or(u32::MAX),
                 arrivals: vec![0; vertices],
                 neighbours: vec![Vec::new(); vertices],
             },
-            Self::Stars { .. } => State::Stars { degrees: vec![0; vertices], steps: self.star_steps()? },
+            Self::Stars { leaves, degree_bound } => State::Stars {
+                degrees: vec![0; vertices],
+                steps: star_steps(leaves as u128, degree_bound.min(vertices)),
+            },
             Self::HighDegree { threshold } => {
                 State::Exceedances { degrees: vec![0; vertices], lowest: threshold, highest: threshold }
             }
@@ -173,45 +189,42 @@ impl GraphFunction {
         Ok(FunctionStream { function: *self, pairs, seen: HashSet::new(), state })
     }
 
-    /// The weights that insertions may have.
-    fn weights(&self) -> (f64, f64) {
+    /// The smallest and the largest weight of an insertion.
+    pub fn weights(&self) -> (f64, f64) {
         match self {
             Self::SpanningForest { largest_weight } => (0.0, *largest_weight),
             // The others do not look at weights; a negative one would be a deletion.
             _ => (0.0, f64::MAX),
         }
     }
+}
 
-    /// `C(a, k-1)` for a = 0 … D-1: the stars that a vertex of degree a gains with its next edge.
-    fn star_steps(&self) -> Result<Vec<f64>> {
-        let Self::Stars { leaves, degree_bound } = *self else { return Ok(Vec::new()) };
-        at_least("leaves of a star", leaves, 1, "an integer of at least 1")?;
-        at_least("degree bound", degree_bound, leaves, "at least the number of leaves")?;
-        let mut binomial = 1_u128;
-        (0..degree_bound)
-            .map(|a| {
-                if a < leaves - 1 {
-                    return Ok(0.0);
-                }
-                if a >= leaves {
-                    binomial = binomial * a as u128 / (a + 1 - leaves) as u128;
-                }
-                if binomial > 1 << 53 {
-                    let range = "so small that the number of stars at one vertex stays below 2^53";
-                    return Err(GraphError::OutOfRange {
-                        what: "degree bound",
-                        value: degree_bound as f64,
-                        range,
-                    });
-                }
-                Ok(binomial as f64)
-            })
-            .collect()
+/// `C(a, k-1)` for a = 0 … D-1: the stars that a vertex of degree a gains with its next edge. No degree reaches the number of
+/// vertices, so D need not be larger.
+fn star_steps(leaves: u128, degree_bound: usize) -> Vec<f64> {
+    // None of them exceeds the change bound, which is below 2^53.
+    (0..degree_bound as u128).map(|degree| binomial(degree, leaves - 1).unwrap_or(0.0)).collect()
+}
+
+/// `C(n, k)`, if it is at most 2^53.
+fn binomial(n: u128, k: u128) -> Option<f64> {
+    let mut value = 1_u128;
+    if k > n {
+        return Some(0.0);
     }
+    // From one value to the next the factor is at least (n/2)/(n/2), and the product at least 2^i after i of them, so that the
+    // loop ends after a few steps whatever n and k are.
+    for i in 1..=k.min(n - k) {
+        value = value * (n + 1 - i) / i;
+        if value > 1 << 53 {
+            return None;
+        }
+    }
+    Some(value as f64)
 }
 
 fn at_least(what: &'static str, value: usize, least: usize, range: &'static str) -> Result<()> {
-    if value >= least { Ok(()) } else { Err(GraphError::OutOfRange { what, value: value as f64, range }) }
+    if value >= least { Ok(()) } else { Err(Error::OutOfRange { what, value: value as f64, range }) }
 }
 
 /// A graph function that follows insertions.
@@ -229,9 +242,9 @@ fn at_least(what: &'static str, value: usize, least: usize, range: &'static str)
 ///     triangles.encode(&[EdgeUpdate::new(u, v, 1.0)], &mut difference)?;
 ///     assert_eq!(difference, [new]);
 /// }
-/// # Ok::<(), dp_apps::graph::GraphError>(())
+/// # Ok::<(), dp_apps::Error>(())
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct FunctionStream {
     function: GraphFunction,
     pairs: VertexPairs,
@@ -240,7 +253,18 @@ pub struct FunctionStream {
     state: State,
 }
 
-#[derive(Debug, Clone)]
+/// The edges are data.
+impl std::fmt::Debug for FunctionStream {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("FunctionStream")
+            .field("function", &self.function)
+            .field("pairs", &self.pairs)
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone)]
 enum State {
     Edges,
     Forest(SpanningForest),
@@ -267,18 +291,23 @@ impl FunctionStream {
         self.function
     }
 
+    /// Refuses an insertion that cannot be encoded.
+    ///
+    /// # Errors
+    /// An unknown vertex, a loop, or a weight out of range.
+    pub fn check(&self, insertion: &EdgeUpdate) -> Result<()> {
+        let (low, high) = self.function.weights();
+        insertion.check(self.pairs, low, high)
+    }
+
     /// Takes the insertions of a step, in order, and writes the change of the function.
     ///
     /// # Errors
     /// An unknown vertex, a loop, a weight out of range, or a buffer of the wrong length. Then nothing has changed.
     pub fn encode(&mut self, insertions: &[EdgeUpdate], difference: &mut [f64]) -> Result<()> {
         check_length("the input buffer", difference.len(), self.function.dimension())?;
-        let (low, high) = self.function.weights();
-        for &EdgeUpdate { u, v, weight } in insertions {
-            self.pairs.index(u, v)?;
-            if !(low..=high).contains(&weight) {
-                return Err(GraphError::Weight { u, v, weight, low, high });
-            }
+        for insertion in insertions {
+            self.check(insertion)?;
         }
         difference.fill(0.0);
         for insertion in insertions {

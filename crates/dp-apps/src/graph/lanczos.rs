@@ -2,7 +2,7 @@
 
 use ndarray::{Array1, Array2, ArrayView2};
 
-use super::error::Result;
+use crate::error::Result;
 
 /// Approximate eigenpairs of a symmetric matrix; those at both ends of the spectrum converge first.
 pub(super) struct RitzPairs {

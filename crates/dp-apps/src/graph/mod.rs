@@ -13,7 +13,6 @@
 //! Whole graphs go in and out as [`petgraph`] types through [`VertexPairs`].
 
 mod cuts;
-mod error;
 mod forest;
 mod functions;
 mod karate;
@@ -23,7 +22,6 @@ mod partition;
 mod projection;
 
 pub use cuts::{CutAnswer, CutEncoding, CutError};
-pub use error::{GraphError, Result};
 pub use forest::SpanningForest;
 pub use functions::{FunctionStream, GraphFunction, degree_histogram};
 pub use karate::karate_club;

@@ -4,7 +4,7 @@ use ndarray::Array2;
 use petgraph::graph::{NodeIndex, UnGraph};
 use petgraph::visit::EdgeRef;
 
-use super::error::{GraphError, Result, check_length};
+use crate::error::{Error, Result, check_length};
 
 /// A change of the weight between two vertices: the weight is added to what is there.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -22,6 +22,13 @@ impl EdgeUpdate {
     pub fn new(u: usize, v: usize, weight: f64) -> Self {
         Self { u, v, weight }
     }
+
+    /// Refuses a pair that does not exist and a weight outside `[low, high]`.
+    pub(super) fn check(&self, pairs: VertexPairs, low: f64, high: f64) -> Result<()> {
+        let Self { u, v, weight } = *self;
+        pairs.index(u, v)?;
+        if (low..=high).contains(&weight) { Ok(()) } else { Err(Error::Weight { u, v, weight, low, high }) }
+    }
 }
 
 /// The C(V,2) unordered pairs of V vertices, in the order (0,1), (0,2), …, (1,2), ….
@@ -31,7 +38,7 @@ impl EdgeUpdate {
 /// use dp_apps::graph::VertexPairs;
 /// let pairs = VertexPairs::new(4)?;
 /// assert_eq!((pairs.len(), pairs.index(2, 1)?, pairs.index(1, 2)?), (6, 3, 3));
-/// # Ok::<(), dp_apps::graph::GraphError>(())
+/// # Ok::<(), dp_apps::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VertexPairs {
@@ -39,7 +46,7 @@ pub struct VertexPairs {
 }
 
 /// The most vertices: petgraph counts them in 32 bits, and the number of pairs must fit a `usize`.
-const MOST_VERTICES: usize = 1 << 20;
+pub(super) const MOST_VERTICES: usize = 1 << 20;
 
 impl VertexPairs {
     /// The pairs of `vertices` vertices.
@@ -48,7 +55,7 @@ impl VertexPairs {
     /// Fewer than 2 vertices, or more than 2^20.
     pub fn new(vertices: usize) -> Result<Self> {
         if !(2..=MOST_VERTICES).contains(&vertices) {
-            return Err(GraphError::Vertices { vertices, range: "2 to 2^20" });
+            return Err(Error::Vertices { vertices, range: "2 to 2^20" });
         }
         Ok(Self { vertices })
     }
@@ -71,10 +78,10 @@ impl VertexPairs {
     pub fn index(&self, u: usize, v: usize) -> Result<usize> {
         let (low, high) = (u.min(v), u.max(v));
         if high >= self.vertices {
-            return Err(GraphError::UnknownVertex { vertex: high, vertices: self.vertices });
+            return Err(Error::UnknownVertex { vertex: high, vertices: self.vertices });
         }
         if low == high {
-            return Err(GraphError::Loop { vertex: low });
+            return Err(Error::Loop { vertex: low });
         }
         Ok(self.position(low, high))
     }
@@ -163,8 +170,8 @@ mod tests {
     #[test]
     fn refuses_loops_strangers_and_degenerate_sizes() {
         let pairs = VertexPairs::new(3).unwrap();
-        assert_eq!(pairs.index(1, 1), Err(GraphError::Loop { vertex: 1 }));
-        assert_eq!(pairs.index(0, 3), Err(GraphError::UnknownVertex { vertex: 3, vertices: 3 }));
+        assert_eq!(pairs.index(1, 1), Err(Error::Loop { vertex: 1 }));
+        assert_eq!(pairs.index(0, 3), Err(Error::UnknownVertex { vertex: 3, vertices: 3 }));
         for vertices in [0, 1, MOST_VERTICES + 1] {
             assert!(VertexPairs::new(vertices).is_err());
         }

@@ -2,8 +2,8 @@
 
 use ndarray::Array2;
 
-use super::error::{GraphError, Result, check_length};
 use super::pairs::VertexPairs;
+use crate::error::{Error, Result, check_length};
 
 /// The vertices in two sides, neither of them empty.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,7 +49,7 @@ fn adjacency(pairs: VertexPairs, weights: &[f64]) -> Result<Array2<f64>> {
     match weights.iter().find(|weight| !(**weight >= 0.0 && weight.is_finite())) {
         Some(&value) => {
             let range = "not negative; project the released weights first";
-            Err(GraphError::OutOfRange { what: "weight", value, range })
+            Err(Error::OutOfRange { what: "weight", value, range })
         }
         None => Ok(pairs.adjacency(weights)),
     }

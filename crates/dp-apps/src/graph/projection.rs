@@ -2,9 +2,9 @@
 
 use ndarray::{Array1, Array2};
 
-use super::error::{GraphError, Result, check_length};
 use super::lanczos::lanczos;
 use super::pairs::VertexPairs;
+use crate::error::{Error, Result, check_length};
 
 /// A graph with non-negative weights near a released weight vector.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,7 +68,7 @@ const SMALLEST_SHARE: f64 = 1e-4;
 /// let projection = project(pairs, &released)?;
 /// assert!(projection.weights.iter().all(|weight| *weight >= 0.0));
 /// assert!(projection.spectral_error < clip(pairs, &released)?.spectral_error);
-/// # Ok::<(), dp_apps::graph::GraphError>(())
+/// # Ok::<(), dp_apps::Error>(())
 /// ```
 pub fn project(pairs: VertexPairs, released: &[f64]) -> Result<Projection> {
     check_weights(pairs, released)?;
@@ -100,9 +100,7 @@ pub fn clip(pairs: VertexPairs, released: &[f64]) -> Result<Projection> {
 fn check_weights(pairs: VertexPairs, released: &[f64]) -> Result<()> {
     check_length("the weight vector", released.len(), pairs.len())?;
     match released.iter().find(|weight| !weight.is_finite()) {
-        Some(&value) => {
-            Err(GraphError::OutOfRange { what: "released weight", value, range: "a finite number" })
-        }
+        Some(&value) => Err(Error::OutOfRange { what: "released weight", value, range: "a finite number" }),
         None => Ok(()),
     }
 }

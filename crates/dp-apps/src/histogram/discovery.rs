@@ -26,11 +26,15 @@
 //! adaptively: nothing has been said about the noise of a key before it is touched — a key that somebody *asks* for
 //! counts as touched in both streams from then on — and outside E its presence has had no effect on any output.
 //! So the noise of the j-th such key is a fresh column whatever led to it, and the union over (j, t) stands. ∎
+//!
+//! The column of a key follows from a keyed hash of the key, so that a key keeps its column whether or not the run in which
+//! it was asked for was saved.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use dp_mechanisms::budget::Kind;
+use dp_mechanisms::noise::HashKey;
 use dp_mechanisms::sparse::MOST_COORDINATES;
 use dp_mechanisms::{Budget, Plan, Relation, Release, Seed, Snapshot, SparseMechanism, Strategy};
 
@@ -66,7 +70,6 @@ pub struct Found {
 /// assert!(words.found()?.is_empty(), "one person's word stays hidden");
 /// # Ok::<(), dp_apps::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct Discovery {
     rules: Rules,
     mechanism: SparseMechanism,
@@ -80,33 +83,53 @@ pub struct Discovery {
 }
 
 /// The keys that were touched or asked for, with their coordinates; those that were shown stay shown.
-#[derive(Default)]
+///
+/// The coordinate of a key, and with it its noise, follows from a keyed hash of the key: it does not matter when a key was
+/// first touched or asked for, or whether a run that only asked was saved. Numbered in the order of arrival, two keys that
+/// are asked for in two such runs would be answered with one and the same noise, and equal answers would prove that
+/// neither ever occurred. Two keys whose hashes collide are told apart by hashing again.
 struct Keys {
-    coordinates: HashMap<String, u64>,
-    names: Vec<String>,
-    shown: Vec<bool>,
+    secret: HashKey,
+    places: HashMap<String, usize>,
+    taken: HashSet<u64>,
+    entries: Vec<Entry>,
+}
+
+struct Entry {
+    name: String,
+    coordinate: u64,
+    shown: bool,
 }
 
 impl Keys {
+    fn new(secret: HashKey) -> Self {
+        Self { secret, places: HashMap::new(), taken: HashSet::new(), entries: Vec::new() }
+    }
+
     fn coordinate(&mut self, key: &str) -> u64 {
-        if let Some(coordinate) = self.coordinates.get(key) {
-            return *coordinate;
+        if let Some(place) = self.places.get(key) {
+            return self.entries[*place].coordinate;
         }
-        let coordinate = self.names.len() as u64;
-        self.coordinates.insert(key.to_owned(), coordinate);
-        self.names.push(key.to_owned());
-        self.shown.push(false);
+        let mut hash = self.secret.child(key.as_bytes());
+        let mut coordinate = hash.number(b"") % MOST_COORDINATES;
+        while !self.taken.insert(coordinate) {
+            hash = hash.child(b"again");
+            coordinate = hash.number(b"") % MOST_COORDINATES;
+        }
+        self.places.insert(key.to_owned(), self.entries.len());
+        self.entries.push(Entry { name: key.to_owned(), coordinate, shown: false });
         coordinate
     }
 
     /// The number of bytes that [`Self::encode`] appends.
     fn encoded_length(&self) -> usize {
-        self.names.iter().map(|name| 9 + name.len()).sum()
+        32 + self.entries.iter().map(|entry| 9 + entry.name.len()).sum::<usize>()
     }
 
-    /// For each key in the order of coordinates: whether it was shown, the length of its name, its name.
+    /// The secret, and for each key in the order of arrival: whether it was shown, the length of its name, its name.
     fn encode(&self, bytes: &mut Vec<u8>) {
-        for (name, shown) in self.names.iter().zip(&self.shown) {
+        bytes.extend_from_slice(self.secret.as_bytes());
+        for Entry { name, shown, .. } in &self.entries {
             bytes.push(u8::from(*shown));
             bytes.extend_from_slice(&(name.len() as u64).to_le_bytes());
             bytes.extend_from_slice(name.as_bytes());
@@ -114,27 +137,34 @@ impl Keys {
     }
 
     /// Reads what [`Self::encode`] wrote; nothing if that is not what it is.
-    fn decode(mut bytes: &[u8]) -> Option<Self> {
-        let mut keys = Self::default();
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (secret, mut bytes) = bytes.split_first_chunk()?;
+        let mut keys = Self::new(HashKey::from_bytes(*secret));
         while let [shown, rest @ ..] = bytes {
             let (length, rest) = rest.split_first_chunk()?;
             let (name, rest) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
-            let known = keys.names.len();
-            let coordinate = keys.coordinate(std::str::from_utf8(name).ok()?) as usize;
-            if coordinate != known || *shown > 1 {
+            let known = keys.entries.len();
+            keys.coordinate(std::str::from_utf8(name).ok()?);
+            let entry = keys.entries.get_mut(known)?;
+            if *shown > 1 {
                 return None;
             }
-            keys.shown[coordinate] = *shown == 1;
+            entry.shown = *shown == 1;
             bytes = rest;
         }
         Some(keys)
     }
 }
 
-/// Which keys there are is a secret.
-impl std::fmt::Debug for Keys {
+/// Which keys there are is a secret, and so are the changes of the last step.
+impl std::fmt::Debug for Discovery {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("Keys(secret)")
+        formatter
+            .debug_struct("Discovery")
+            .field("rules", &self.rules)
+            .field("threshold_delta", &self.threshold_delta)
+            .field("mechanism", &self.mechanism)
+            .finish_non_exhaustive()
     }
 }
 
@@ -210,24 +240,18 @@ impl Discovery {
         let plan = Plan::new(strategy, rules.footprint(None)?, budget)?;
         let times = rules.participation.times_within(plan.steps()) as f64;
         let versions = if rules.relation == Relation::Replace { 2.0 } else { 1.0 };
-        let keys = versions * rules.items as f64 * times;
+        let touched = versions * rules.items as f64 * times;
         let largest_count = times * if rules.distinct { 1.0 } else { rules.items as f64 };
-        let deviations = upper_quantile(threshold_delta / (plan.steps() as f64 * keys));
-        Ok(Self {
-            rules,
-            mechanism: mechanism(plan)?,
-            threshold_delta,
-            largest_count,
-            deviations,
-            keys: Keys::default(),
-            changes: Vec::new(),
-        })
+        let deviations = upper_quantile(threshold_delta / (plan.steps() as f64 * touched));
+        let mechanism = mechanism(plan)?;
+        let keys = Keys::new(mechanism.hash_key("coordinates of discovered keys"));
+        Ok(Self { rules, mechanism, threshold_delta, largest_count, deviations, keys, changes: Vec::new() })
     }
 
     /// Everything needed to continue later, the keys and which of them were shown included: a secret. Its size depends on
-    /// how many keys there are.
-    pub fn snapshot(&self) -> Snapshot {
-        let mut attachment = owner(&self.identity(), self.keys.encoded_length());
+    /// how many keys there are. A note of the caller's is kept with it, see [`note`](crate::note).
+    pub fn snapshot(&self, note: &[u8]) -> Snapshot {
+        let mut attachment = owner(&self.identity(), note, self.keys.encoded_length());
         self.keys.encode(&mut attachment);
         self.mechanism.snapshot().with_attachment(attachment)
     }
@@ -265,11 +289,11 @@ impl Discovery {
     pub fn found(&mut self) -> Result<Vec<Found>> {
         let threshold = self.threshold();
         let mut found = Vec::new();
-        for coordinate in 0..self.keys.names.len() {
-            let value = self.mechanism.ask(coordinate as u64)?;
-            self.keys.shown[coordinate] |= value >= threshold;
-            if self.keys.shown[coordinate] {
-                found.push(Found { key: self.keys.names[coordinate].clone(), value });
+        for entry in &mut self.keys.entries {
+            let value = self.mechanism.ask(entry.coordinate)?;
+            entry.shown |= value >= threshold;
+            if entry.shown {
+                found.push(Found { key: entry.name.clone(), value });
             }
         }
         found
@@ -450,28 +474,56 @@ mod tests {
             let mut event = visit("late", step);
             event.extend(visit("early", if step < 3 { 8 } else { 0 }));
             event.push(vec![Change::Insert(format!("rare {step}"))]);
-            let mut resumed = resume(rules, 1e-6, &running.snapshot()).unwrap();
+            let mut resumed = resume(rules, 1e-6, &running.snapshot(b"")).unwrap();
             running.push(&event).unwrap();
             resumed.push(&event).unwrap();
             let found = running.found().unwrap();
             assert_eq!(found, resumed.found().unwrap());
-            assert_eq!(found, resume(rules, 1e-6, &running.snapshot()).unwrap().found().unwrap());
+            assert_eq!(found, resume(rules, 1e-6, &running.snapshot(b"")).unwrap().found().unwrap());
             most = most.max(found.len());
         }
         assert_eq!(most, 2);
-        let saved = running.snapshot();
+        let saved = running.snapshot(b"");
         // The plan is the same; the threshold, or what may be counted, is not.
         for (rules, delta) in [(rules, 2e-6), (Rules { removals: true, ..rules }, 1e-6)] {
             let refused = resume(rules, delta, &saved).unwrap_err().to_string();
             assert!(refused.contains("something else"), "{refused}");
         }
         for length in 1..saved.attachment().len() {
-            let cut = running.snapshot().with_attachment(saved.attachment()[..length].to_vec());
+            let cut = running.snapshot(b"").with_attachment(saved.attachment()[..length].to_vec());
             // Cut between two keys it cannot be told from fewer keys; the seal on the file can.
             if let Ok(mut resumed) = resume(rules, 1e-6, &cut) {
                 assert!(resumed.found().is_ok());
             }
         }
+    }
+
+    /// Questions in runs that were never saved: each item has its own noise, and keeps it once it occurs.
+    #[test]
+    fn questions_that_were_not_saved_share_no_noise() {
+        let rules = Rules::one_item(Relation::ZeroOut);
+        let mut keys = start(rules, 4, 1e-6, 8);
+        keys.push(&visit("somebody", 1)).unwrap();
+        let saved = keys.snapshot(b"");
+        let strategy = keys.plan().strategy().clone();
+        let budget = Budget::approximate(1.0, 1e-6).unwrap();
+        let resumed = || Discovery::resume(rules, strategy.clone(), budget, 1e-6, &saved).unwrap();
+        let alone = |key: &str| resumed().count(key).unwrap().value;
+        let mut together = resumed();
+        let mut seen = Vec::new();
+        for key in ["never", "not once", "nobody", "somebody"] {
+            let value = alone(key);
+            assert_eq!(value, together.count(key).unwrap().value, "{key}");
+            seen.push(value.to_bits());
+        }
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), 4, "two items have one noise");
+        // An item that first occurs later does not inherit what was shown for another one.
+        let asked = alone("never");
+        let mut later = resumed();
+        later.count("newcomer").unwrap();
+        assert_eq!(later.count("never").unwrap().value, asked);
     }
 
     #[test]

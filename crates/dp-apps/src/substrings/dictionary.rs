@@ -1,6 +1,7 @@
 //! Occurrences of the words of a public dictionary in a stream of letters.
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt;
 
 use dp_mechanisms::{Footprint, Participation, Relation};
 
@@ -37,7 +38,7 @@ use crate::error::{Error, Result};
 /// println!("{:?}", counts.count("TATA")?);
 /// # Ok::<(), dp_apps::Error>(())
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Dictionary {
     words: Vec<String>,
     positions: HashMap<String, u64>,
@@ -55,6 +56,17 @@ struct Node {
     /// The longest proper suffix that is a word.
     shorter_word: Option<usize>,
     word: Option<u64>,
+}
+
+/// Which word the stream is about to complete is data.
+impl fmt::Debug for Dictionary {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Dictionary")
+            .field("words", &self.words)
+            .field("relation", &self.relation)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Dictionary {

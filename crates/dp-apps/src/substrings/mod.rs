@@ -2,11 +2,16 @@
 
 pub mod dictionary;
 
+use std::fmt;
+
 use dp_mechanisms::sparse::MOST_COORDINATES;
 use dp_mechanisms::{Footprint, Participation, Relation};
 
 use crate::counts::{Encoding, unit_terms};
 use crate::error::{Error, Result};
+
+/// The length of the longest words that are counted; each letter is compared with that many before it.
+const LONGEST: usize = 1024;
 
 /// A public, ordered set of letters.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,10 +61,14 @@ impl Alphabet {
     /// The number of words of length 1 to `longest`.
     ///
     /// # Errors
-    /// A length of zero, or more words than coordinates.
+    /// A length outside 1 to 1024, or more words than coordinates.
     pub fn words(&self, longest: usize) -> Result<u64> {
-        if longest == 0 {
-            return Err(Error::OutOfRange { what: "largest length", value: 0.0, range: "at least 1" });
+        if !(1..=LONGEST).contains(&longest) {
+            return Err(Error::OutOfRange {
+                what: "largest length",
+                value: longest as f64,
+                range: "an integer from 1 to 1024",
+            });
         }
         let (mut total, mut words) = (0_u64, 1_u64);
         for _ in 0..longest {
@@ -103,7 +112,7 @@ impl Alphabet {
 ///
 /// # Complexity
 /// O(ℓ) per letter, whatever the number of strings.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Substrings {
     alphabet: Alphabet,
     longest: usize,
@@ -111,6 +120,18 @@ pub struct Substrings {
     dimension: u64,
     /// The last letters, newest last, as digits; never more than `longest` of them.
     recent: Vec<usize>,
+}
+
+/// The last letters are data.
+impl fmt::Debug for Substrings {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Substrings")
+            .field("alphabet", &self.alphabet)
+            .field("longest", &self.longest)
+            .field("relation", &self.relation)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Substrings {

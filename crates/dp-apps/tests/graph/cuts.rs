@@ -1,6 +1,7 @@
 //! Cuts: sensitivity of the encoding, distribution of the answers, and the stated bounds.
 
-use dp_apps::graph::{CutEncoding, EdgeUpdate, GraphError, karate_club};
+use dp_apps::Error;
+use dp_apps::graph::{CutEncoding, EdgeUpdate, karate_club};
 use dp_mechanisms::{Budget, Mechanism, Method, Plan, Problem, Relation, Seed, Workload};
 use petgraph::visit::EdgeRef;
 
@@ -194,7 +195,7 @@ fn refuses_what_is_not_a_cut_or_an_update() {
     let encoding = CutEncoding::signed(4).unwrap();
     let weights = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
     assert_eq!(encoding.cut(&weights, &[0, 1], &[2, 3], 1.0).unwrap().value, 14.0);
-    assert_eq!(encoding.cut(&weights, &[0, 1], &[1], 1.0), Err(GraphError::RepeatedVertex { vertex: 1 }));
+    assert_eq!(encoding.cut(&weights, &[0, 1], &[1], 1.0), Err(Error::RepeatedVertex { vertex: 1 }));
     assert!(
         encoding.cut(&weights, &[0], &[4], 1.0).is_err() && encoding.cut(&[0.0], &[0], &[1], 1.0).is_err()
     );

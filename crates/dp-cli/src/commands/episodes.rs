@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::Args;
 use dp_apps::episodes::Episodes as Encoding;
+use dp_mechanisms::Participation;
 
 use super::letter;
 use crate::arguments::Usage;
-use crate::counting::CountingArguments;
+use crate::counting::{Counting, CountingArguments};
 
 /// Count minimal occurrences of episodes in a CSV column of letters privately
 ///
@@ -42,6 +43,10 @@ impl Episodes {
             }
             _ => return Err(Usage::error("give --alphabet and --length, or --list")),
         };
-        self.counting.count(encoding, &[self.counting.column.as_str()], |_, fields| letter(fields))
+        let column = self.counting.column.as_str();
+        let list = self.list.as_deref().map(|path| ("--list", path));
+        let counting = Counting { columns: &[column], list, participation: Participation::Single };
+        self.counting
+            .count(&counting, encoding, |_, fields| letter(column, fields.unwrap_or_default()).map(Box::new))
     }
 }

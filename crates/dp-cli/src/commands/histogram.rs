@@ -2,16 +2,18 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use clap::Args;
 use dp_apps::histogram::discovery::Discovery;
 use dp_apps::histogram::{Change, Histogram as Encoding, Rules, Universe};
 use dp_mechanisms::budget::Kind;
 use dp_mechanisms::sparse::MOST_COORDINATES;
-use dp_mechanisms::{Participation, Snapshot};
+use dp_mechanisms::{Participation, Plan, Snapshot};
 
 use crate::arguments::Usage;
-use crate::counting::{Beginning, Counter, CountingArguments};
+use crate::counting::{Beginning, Counter, Counting, CountingArguments, Refusal};
+use crate::output;
+use crate::records::{BadRows, Fault};
 
 /// Count the items of a CSV column privately
 ///
@@ -66,24 +68,55 @@ impl Histogram {
         };
         let columns: Vec<&str> =
             [Some(self.counting.column.as_str()), self.removed.as_deref()].into_iter().flatten().collect();
+        let list = self.universe.as_deref().map(|path| ("--universe", path));
+        let counting = Counting { columns: &columns, list, participation: self.participation };
         if let (true, Some(threshold_delta)) = (self.discover, self.threshold_delta) {
-            return self.discover(rules, threshold_delta, &columns);
+            return self.discover(rules, threshold_delta, &counting);
         }
         let encoding = Encoding::new(self.universe()?, rules).map_err(Usage::error)?;
-        self.counting.count(encoding, &columns, |encoding, fields| {
-            let contribution = contribution(fields, self.separator, |item| {
-                let position = encoding.universe().position(item);
-                position.ok_or_else(|| anyhow!("`{item}` is not in the universe; it must hold every item"))
+        self.counting.count(&counting, encoding, |encoding, fields| {
+            let contribution = self.contribution(&rules, &columns, fields, |item| {
+                encoding.universe().position(item).ok_or("not in the universe, which must hold every item")
             })?;
             Ok(vec![contribution].into_boxed_slice())
         })
     }
 
-    fn discover(&self, rules: Rules, threshold_delta: f64, columns: &[&str]) -> Result<()> {
+    /// One person's items: those of the first field are inserted, those of the second removed. Without fields, none.
+    fn contribution<T: PartialEq>(
+        &self,
+        rules: &Rules,
+        columns: &[&str],
+        fields: Option<&[String]>,
+        find: impl Fn(&str) -> Result<T, &'static str>,
+    ) -> Result<Vec<Change<T>>, Fault> {
+        let clamp = self.counting.rows.bad_rows == BadRows::Clamp;
+        let changes: [fn(T) -> Change<T>; 2] = [Change::Insert, Change::Remove];
+        let mut contribution: Vec<Change<T>> = Vec::new();
+        for ((field, column), change) in fields.unwrap_or_default().iter().zip(columns).zip(changes) {
+            for text in field.split(self.separator).map(str::trim).filter(|text| !text.is_empty()) {
+                match find(text) {
+                    Ok(item) => {
+                        // Clamped to the rules: what is given twice and what is too many does not count.
+                        let twice =
+                            rules.distinct && contribution.iter().any(|known| *known.parts().0 == item);
+                        if !(clamp && (twice || contribution.len() >= rules.items)) {
+                            contribution.push(change(item));
+                        }
+                    }
+                    Err(_) if clamp => {}
+                    Err(what) => return Err(Fault::new(column, what, text)),
+                }
+            }
+        }
+        Ok(contribution)
+    }
+
+    fn discover(&self, rules: Rules, threshold_delta: f64, counting: &Counting) -> Result<()> {
         let budget = self.counting.budget()?;
         let footprint = rules.footprint(None).map_err(Usage::error)?;
         let strategy = self.counting.strategy(&footprint, MOST_COORDINATES)?;
-        self.counting.run(columns, |beginning| {
+        self.counting.run(counting, |beginning| {
             let keys = match beginning {
                 Beginning::Secret => Discovery::new(rules, strategy, budget, threshold_delta),
                 Beginning::Reproducible(seed) => {
@@ -97,8 +130,8 @@ impl Histogram {
                 dp_apps::Error::OutOfRange { .. } => Usage::error(error),
                 _ => error.into(),
             })?;
-            eprintln!("{}", guarantee(&keys, threshold_delta));
-            Ok(Discovered { keys, separator: self.separator })
+            output::note(&guarantee(&keys, threshold_delta));
+            Ok(Discovered { keys, command: self, rules, columns: counting.columns })
         })
     }
 
@@ -124,22 +157,6 @@ impl Histogram {
     }
 }
 
-/// One person's items: those of the first field are inserted, those of the second removed.
-fn contribution<T>(
-    fields: &[&str],
-    separator: char,
-    item: impl Fn(&str) -> Result<T>,
-) -> Result<Vec<Change<T>>> {
-    let changes: [fn(T) -> Change<T>; 2] = [Change::Insert, Change::Remove];
-    let mut contribution = Vec::new();
-    for (field, change) in fields.iter().zip(changes) {
-        for text in field.split(separator).map(str::trim).filter(|text| !text.is_empty()) {
-            contribution.push(change(item(text)?));
-        }
-    }
-    Ok(contribution)
-}
-
 /// What all lines together satisfy.
 fn guarantee(keys: &Discovery, threshold_delta: f64) -> String {
     match (keys.plan().budget().kind(), keys.total_delta()) {
@@ -154,29 +171,41 @@ fn guarantee(keys: &Discovery, threshold_delta: f64) -> String {
 }
 
 /// Counts of items that nobody knows beforehand.
-struct Discovered {
+struct Discovered<'a> {
     keys: Discovery,
-    separator: char,
+    command: &'a Histogram,
+    rules: Rules,
+    columns: &'a [&'a str],
 }
 
-impl Counter for Discovered {
+impl Counter for Discovered<'_> {
     fn step(&self) -> usize {
         self.keys.step()
     }
 
-    fn standard_deviation(&self) -> f64 {
-        self.keys.standard_deviation()
+    fn plan(&self) -> &Plan {
+        self.keys.plan()
     }
 
-    fn push(&mut self, fields: &[&str]) -> Result<()> {
-        let contribution = contribution(fields, self.separator, |item| Ok(one_line(item)))?;
-        self.keys.push(&[contribution])?;
+    fn push(&mut self, fields: Option<&[String]>) -> Result<(), Refusal> {
+        let contribution =
+            self.command.contribution(&self.rules, self.columns, fields, |item| Ok(one_line(item)));
+        self.keys.push(&[contribution.map_err(Refusal::Row)?])?;
         Ok(())
     }
 
     /// The keys are in the state; a row that was counted is not needed again.
-    fn replay(&mut self, _fields: &[&str]) -> Result<()> {
+    fn replay(&mut self, _fields: Option<&[String]>) -> Result<(), Refusal> {
         Ok(())
+    }
+
+    fn knows(&self, _item: &str) -> bool {
+        true
+    }
+
+    /// Only items that were named or asked for are looked at.
+    fn items(&self) -> u64 {
+        1
     }
 
     fn count(&mut self, item: &str) -> dp_apps::Result<f64> {
@@ -188,8 +217,8 @@ impl Counter for Discovered {
         Ok(found.take(most.unwrap_or(usize::MAX)).collect())
     }
 
-    fn snapshot(&self) -> Snapshot {
-        self.keys.snapshot()
+    fn snapshot(&self, note: &[u8]) -> Snapshot {
+        self.keys.snapshot(note)
     }
 
     fn accuracy(&self) -> Result<String> {

@@ -6,13 +6,15 @@ use anyhow::{Result, bail};
 use clap::Args;
 use dp_apps::local::{Client, Protocol, Server, intervals};
 use dp_mechanisms::budget::Kind;
-use dp_mechanisms::{Budget, Participation, Seed, Workload};
+use dp_mechanisms::{Budget, Participation, Relation, Seed, Workload};
 use serde::Serialize;
 
 use crate::arguments::{self, NoiseArguments, Usage};
+use crate::files::Files;
+use crate::guarantee::{Arithmetic, Guarantee, Unit};
 use crate::output::{self, Table};
 use crate::plot::{self, Curve, Panel};
-use crate::records::Records;
+use crate::records::{self, Records, RowArguments};
 
 /// Estimate quantiles in the local model
 ///
@@ -45,6 +47,8 @@ pub(crate) struct Local {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    rows: RowArguments,
+    #[command(flatten)]
     noise: NoiseArguments,
 }
 
@@ -71,7 +75,14 @@ impl Local {
         }
         let budget = self.noise.budget.required()?;
         let seed = self.noise.reproducible_seed();
-        let values = self.values()?;
+        let mut files = Files::default();
+        files.reads("--input", &self.input);
+        if let Some(plot) = &self.plot {
+            files.writes("--plot", plot);
+            plot::check(plot, false)?;
+        }
+        files.check()?;
+        let values = self.values(Records::open(&self.input, &[&self.column], &[])?)?;
         let number = match self.intervals {
             Some(number) => number,
             None => intervals(unit(&budget), values.len()).map_err(Usage::error)?,
@@ -79,6 +90,18 @@ impl Local {
         let strategy =
             arguments::strategy(&self.strategy, &Workload::count(), number, Participation::Single)?;
         let protocol = Protocol::new(strategy, budget)?;
+        let plan = protocol.plan();
+        let guarantee = Guarantee {
+            unit: Unit::Client,
+            relation: Relation::Replace,
+            participation: Participation::Single,
+            budget: self.noise.budget.words(),
+            strategy: plan.strategy().name(),
+            horizon: format!("{number} intervals"),
+            sigma: Some(plan.sigma()),
+            arithmetic: Arithmetic::Idealized,
+        };
+        guarantee.print();
         let mut server = Server::new(&protocol);
         for (index, value) in values.iter().enumerate() {
             let client = match seed {
@@ -88,7 +111,11 @@ impl Local {
                 }
                 None => Client::new(&protocol)?,
             };
-            let message = client.value((value.clamp(low, high) - low) / (high - low))?;
+            // A blank client lies to the right of everything: all its numbers are noise.
+            let message = match value {
+                Some(value) => client.value((value.clamp(low, high) - low) / (high - low))?,
+                None => client.loss(|_| -1.0)?,
+            };
             server.receive(&message)?;
         }
         let scale = |position: f64| low + position * (high - low);
@@ -127,11 +154,14 @@ impl Local {
         table.print()
     }
 
-    fn values(&self) -> Result<Vec<f64>> {
-        let mut records = Records::open(&self.input, &[&self.column])?;
+    /// The value of each client, moved into the bounds; none for a row that counts as blank.
+    fn values(&self, mut records: Records) -> Result<Vec<Option<f64>>> {
         let mut values = Vec::new();
-        while records.advance()? {
-            values.push(records.number()?);
+        while let Some(row) = records.next_row()? {
+            let value = row.fields.and_then(|fields| {
+                records::number(&self.column, fields.first().map_or("", String::as_str)).map(Some)
+            });
+            values.push(self.rows.settle(&row.place, value, || None)?);
         }
         if values.is_empty() {
             bail!("{} has no rows; it needs one per client", records.name());

@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
+
+use crate::files;
+use crate::records::Fault;
 
 pub(crate) mod calibrate;
 pub(crate) mod demo;
@@ -16,19 +19,17 @@ pub(crate) mod substrings;
 pub(crate) mod train;
 
 /// The letter of a row; nothing where the field is empty.
-fn letter(fields: &[&str]) -> Result<Box<Option<char>>> {
-    let text = fields.first().copied().unwrap_or("");
+fn letter(column: &str, fields: &[String]) -> Result<Option<char>, Fault> {
+    let text = fields.first().map_or("", String::as_str);
     let mut letters = text.chars();
-    let letter = letters.next();
-    if letters.next().is_some() {
-        bail!("`{text}` is more than one letter; write one letter per row");
+    match (letters.next(), letters.next()) {
+        (letter, None) => Ok(letter),
+        _ => Err(Fault::new(column, "more than one letter", text)),
     }
-    Ok(Box::new(letter))
 }
 
 /// The lines of a file that are not empty.
 fn lines(path: &Path, what: &str) -> Result<Vec<String>> {
-    let text = std::fs::read_to_string(path)
-        .with_context(|| format!("cannot read {what} from `{}`", path.display()))?;
+    let text = files::list(path, what)?;
     Ok(text.lines().map(str::trim).filter(|line| !line.is_empty()).map(String::from).collect())
 }

@@ -11,10 +11,14 @@ use dp_mechanisms::{
 };
 
 use crate::arguments::{self, NoiseArguments, OutputArguments, Usage};
+use crate::consumed::{self, Consumed};
+use crate::files::{self, Files, Kind};
+use crate::guarantee::{Arithmetic, Guarantee, Unit};
 use crate::output;
 use crate::plot::{self, Curve, Panel};
-use crate::rows::{Row, Rows};
-use crate::sink::{Format, Line, Sink};
+use crate::records::{self, BadRows, Fault, Records, Row, RowArguments};
+use crate::rows::Rows;
+use crate::sink::{Format, Line, Sink, Standing};
 
 /// Release a statistic of a CSV column, one line per row
 ///
@@ -22,7 +26,8 @@ use crate::sink::{Format, Line, Sink};
 /// the budget. With --state, the run can be interrupted at any time, even killed, and continued: each step is released
 /// once, and shown again unchanged if the interruption kept it from the output.
 ///
-/// A row that cannot be used ends the run with exit code 1; whatever was released before stays valid.
+/// A row that cannot be used ends the run with exit code 1, unless --bad-rows says otherwise; whatever was released before
+/// stays valid.
 #[derive(Args)]
 pub(crate) struct Release {
     /// The CSV file with a header line, or - for standard input
@@ -34,7 +39,8 @@ pub(crate) struct Release {
     /// What a value may be; the noise depends on it, so choose it without looking at the data
     #[arg(long, value_name = "LO:HI", value_parser = arguments::bounds, allow_hyphen_values = true)]
     bounds: (f64, f64),
-    /// What is protected: that a person's value is there at all (zero-out), or which value it is (replace)
+    /// What is protected about a row: its value, if it might as well have been blank (zero-out), or which value within the
+    /// bounds it is (replace)
     #[arg(long, value_name = "zero-out|replace")]
     relation: Relation,
     /// The number of rows that the guarantee is planned for
@@ -52,9 +58,9 @@ pub(crate) struct Release {
     /// In how many rows one person may appear: single, or K:B for at most K rows, any two at least B apart
     #[arg(long, value_name = "K:B", default_value = "single")]
     participation: Participation,
-    /// Move values outside the bounds to the nearest bound instead of refusing them
-    #[arg(long)]
-    clamp: bool,
+    /// The input begins with this row of the stream, counted from 1; needed where a pipe continues a --state
+    #[arg(long, value_name = "ROW", value_parser = arguments::steps)]
+    from_row: Option<usize>,
     /// Measure in exact integers, safe from whoever looks at the low bits of a number; allows --delta 0
     #[arg(long)]
     exact: bool,
@@ -64,6 +70,8 @@ pub(crate) struct Release {
     /// The most rows that become durable, and visible, together
     #[arg(long, value_name = "ROWS", default_value = "1024", value_parser = arguments::steps)]
     group: usize,
+    #[command(flatten)]
+    rows: RowArguments,
     #[command(flatten)]
     output: OutputArguments,
     #[command(flatten)]
@@ -75,35 +83,105 @@ impl Release {
         match (self.doubling, self.steps) {
             (None, Some(steps)) if self.exact => {
                 let plan = self.exact_plan(steps)?;
-                self.run_with(Stream::<ExactMechanism>::open(self, plan, ExactPlan::standard_deviation)?)
+                let name = plan.strategy().name().to_owned();
+                let guarantee = self.guarantee(&name, format!("{steps} steps"), None, Arithmetic::Exact);
+                let standard_deviation = ExactPlan::standard_deviation;
+                self.run_with::<ExactMechanism>(Planned { plan, standard_deviation, guarantee })
             }
             (None, Some(steps)) => {
                 let plan = self.plan(steps)?;
-                self.run_with(Stream::<Mechanism>::open(self, plan, Plan::standard_deviation)?)
+                let (name, sigma) = (plan.strategy().name(), Some(plan.sigma()));
+                let guarantee = self.guarantee(name, format!("{steps} steps"), sigma, Arithmetic::Idealized);
+                let standard_deviation = Plan::standard_deviation;
+                self.run_with::<Mechanism>(Planned { plan, standard_deviation, guarantee })
             }
             (Some(first), _) => {
-                let deviation = |plan: &DoublingPlan, step| plan.standard_deviation(step).ok();
-                self.run_with(Stream::<DoublingMechanism>::open(self, self.doubling_plan(first)?, deviation)?)
+                let (plan, name) = self.doubling_plan(first)?;
+                let horizon = format!("epochs that double, from {first} steps on");
+                let guarantee = self.guarantee(&name, horizon, None, Arithmetic::Idealized);
+                let standard_deviation = |plan: &DoublingPlan, step| plan.standard_deviation(step).ok();
+                self.run_with::<DoublingMechanism>(Planned { plan, standard_deviation, guarantee })
             }
             (None, None) => Err(Usage::error("how many rows? give --steps, or --doubling if nobody knows")),
         }
     }
 
-    fn run_with<M: Resumable<Plan: Clone>>(&self, mut stream: Stream<M>) -> Result<()> {
-        let OutputArguments { output, plot, json, .. } = &self.output;
-        let format = if *json { Format::Json } else { Format::Csv };
-        let mut sink = Sink::open(output, format, self.output.is_resumable(), plot.is_some())?;
-        stream.show_again(&mut sink)?;
-        let progress = output::progress(&self.input, self.steps.unwrap_or(0), stream.step());
-        let rows = Rows::open(&self.input, &self.column, stream.step(), self.group.min(1024));
+    fn guarantee<'a>(
+        &self,
+        strategy: &'a str,
+        horizon: String,
+        sigma: Option<f64>,
+        arithmetic: Arithmetic,
+    ) -> Guarantee<'a> {
+        let (relation, participation) = (self.relation, self.participation);
+        let budget = self.noise.budget.words();
+        Guarantee { unit: Unit::Row, relation, participation, budget, strategy, horizon, sigma, arithmetic }
+    }
+
+    fn run_with<M: Resumable<Plan: Clone>>(&self, plan: Planned<M>) -> Result<()> {
+        let OutputArguments { output, plot, json, overwrite, .. } = &self.output;
+        let mut files = Files::default();
+        files.reads("--input", &self.input);
+        if let Some(weights) = self.workload.strip_prefix("weights:") {
+            files.reads("--workload", Path::new(weights));
+        }
+        self.output.check(files)?;
+        let resumable = self.output.is_resumable();
+        let pipe = files::kind(&self.input)? == Kind::Stream;
+        if resumable && pipe && self.from_row.is_none() {
+            return Err(Usage::error(
+                "a pipe with --state needs --from-row: say which row of the stream comes first, so that none is counted \
+                 twice (1 if the pipe brings all rows from the beginning)",
+            ));
+        }
+        let records = Records::open(&self.input, &[&self.column], &[])?;
+        let name = records.name().to_owned();
+        plan.guarantee.print();
+        let mut stream = Stream::<M>::open(self, plan)?;
+        let done = stream.step();
+        let from = self.from_row.unwrap_or(1);
+        if from != 1 && from != done + 1 {
+            bail!(
+                "the state has used {done} rows: give --from-row {} for a pipe that brings the next row first, or --from-row \
+                 1 for one that brings all rows again",
+                done + 1
+            );
+        }
+        let mut consumed = Consumed::saved(stream.attachment(), done)?;
+        let progress = output::progress(&self.input, self.steps.unwrap_or(0), done);
+        let rows = Rows::start(records, self.group.min(1024));
+        let mut past = consumed.again();
+        for row in from..=done {
+            let Some(again) = rows.wait() else {
+                bail!(
+                    "{name} has {} rows, but the state has used {done} already; continue with the same file, longer by the \
+                     new rows",
+                    row - 1
+                );
+            };
+            let again = again?;
+            past.push(&consumed::bytes_of(&again), &again.place)?;
+        }
+        let format = Format { items: None, json: *json };
+        let mut sink = if resumable {
+            let again = stream.committed()?;
+            let remembered = done + 1 - again.len();
+            let standing = Standing { done, again: &again, remembered, every_step: true };
+            Sink::continued(output, format, plot.is_some(), &standing)?
+        } else {
+            Sink::start(output, format, plot.is_some(), *overwrite)?
+        };
         while let Some(first) = rows.wait() {
             let mut problem = None;
             let mut next = Some(first);
             let mut group = 0;
             // Whatever has arrived by now becomes durable together.
             while let Some(row) = next.take() {
-                match row.and_then(|row| self.stage(&mut stream, &row)) {
-                    Ok(()) => group += 1,
+                match row.and_then(|row| self.stage(&mut stream, &row).map(|()| row)) {
+                    Ok(row) => {
+                        consumed.push(&consumed::bytes_of(&row));
+                        group += 1;
+                    }
                     Err(error) => {
                         problem = Some(error);
                         break;
@@ -112,7 +190,7 @@ impl Release {
                 next = if group < self.group { rows.ready() } else { None };
             }
             if group > 0 {
-                stream.commit(&mut sink)?;
+                stream.commit(&mut sink, &consumed)?;
                 progress.inc(group as u64);
             }
             if let Some(error) = problem {
@@ -135,12 +213,14 @@ impl Release {
         Plan::new(strategy, self.footprint()?, budget).context("this combination cannot be calibrated")
     }
 
-    fn doubling_plan(&self, first: usize) -> Result<DoublingPlan> {
+    fn doubling_plan(&self, first: usize) -> Result<(DoublingPlan, String)> {
         let budget = self.noise.budget.required()?;
         let workload = arguments::workload(&self.workload)?;
         let strategy = arguments::endless_strategy(&self.strategy, &workload, first, self.participation)?;
-        DoublingPlan::new(&workload, strategy, self.footprint()?, budget, first)
-            .context("this combination cannot be calibrated")
+        let name = strategy.to_string();
+        let plan = DoublingPlan::new(&workload, strategy, self.footprint()?, budget, first)
+            .context("this combination cannot be calibrated")?;
+        Ok((plan, name))
     }
 
     fn exact_plan(&self, steps: usize) -> Result<ExactPlan> {
@@ -162,15 +242,20 @@ impl Release {
 
     fn stage<M: Resumable<Plan: Clone>>(&self, stream: &mut Stream<M>, row: &Row) -> Result<()> {
         let (low, high) = self.bounds;
-        let value = if self.clamp { row.value.clamp(low, high) } else { row.value };
-        if !(low..=high).contains(&value) {
-            bail!(
-                "line {}: {value} is outside the bounds {low}:{high}; correct the row, declare wider --bounds, or pass \
-                 --clamp",
-                row.line
-            );
-        }
-        stream.stage(value).with_context(|| format!("line {}", row.line))
+        let value = match &row.fields {
+            Ok(fields) => records::number(&self.column, fields.first().map_or("", String::as_str)),
+            Err(Fault { what, .. }) => Err(Fault { column: None, what: what.clone(), value: None }),
+        };
+        let value = value.and_then(|value| match self.rows.bad_rows {
+            BadRows::Clamp => Ok(value.clamp(low, high)),
+            _ if (low..=high).contains(&value) => Ok(value),
+            _ => {
+                Err(Fault::new(&self.column, format!("outside the bounds {low}:{high}"), &value.to_string()))
+            }
+        });
+        // A blank row is 0, or what the bounds allow that is nearest to it.
+        let value = self.rows.settle(&row.place, value, || 0.0_f64.clamp(low, high))?;
+        stream.stage(value).with_context(|| row.place.to_string())
     }
 
     fn draw(&self, path: &Path, lines: &[Line]) -> Result<()> {
@@ -193,6 +278,13 @@ impl Release {
     }
 }
 
+/// A plan, how its releases are described, and what it promises.
+struct Planned<'a, M: Resumable> {
+    plan: M::Plan,
+    standard_deviation: fn(&M::Plan, usize) -> Option<f64>,
+    guarantee: Guarantee<'a>,
+}
+
 /// The mechanism, with or without a state on disk, and the releases of the current group.
 struct Stream<M: Resumable> {
     engine: Engine<M>,
@@ -208,11 +300,8 @@ enum Engine<M> {
 }
 
 impl<M: Resumable<Plan: Clone>> Stream<M> {
-    fn open(
-        command: &Release,
-        plan: M::Plan,
-        standard_deviation: fn(&M::Plan, usize) -> Option<f64>,
-    ) -> Result<Self> {
+    fn open(command: &Release, planned: Planned<M>) -> Result<Self> {
+        let Planned { plan, standard_deviation, .. } = planned;
         let seed = command.noise.reproducible_seed().map(Seed::reproducible);
         let engine = match (command.output.open_state()?, seed) {
             (None, seed) => {
@@ -241,47 +330,22 @@ impl<M: Resumable<Plan: Clone>> Stream<M> {
         }
     }
 
-    /// Brings an output up to date with the state: writes what a crash kept from it, exactly as it was released.
-    fn show_again(&self, sink: &mut Sink) -> Result<()> {
-        let Engine::Durable(mechanism) = &self.engine else { return Ok(()) };
-        let written = sink.lines().to_vec();
-        let last_written = written.last().map(|line| line.step);
-        let committed = mechanism.last_committed();
-        let first = mechanism.step() + 1 - committed.len();
-        if let Some(last) = last_written {
-            if last > mechanism.step() {
-                bail!(
-                    "the output holds step {last}, but the state has released {} steps: they do not belong together; \
-                     restore the state, or choose another output file",
-                    mechanism.step()
-                );
-            }
-            if last + 1 < first {
-                bail!(
-                    "the output ends at step {last}, but the state remembers releases from step {first} only; restore \
-                     the output file, or continue in a new one"
-                );
+    /// The lines of the group that the state remembers, which a crash may have kept from the output.
+    fn committed(&self) -> Result<Vec<Line>> {
+        match &self.engine {
+            Engine::Volatile { .. } => Ok(Vec::new()),
+            Engine::Durable(mechanism) => {
+                mechanism.last_committed().iter().map(|(step, release)| self.line(step, release)).collect()
             }
         }
-        for (step, release) in committed.iter() {
-            let line = self.line(step, release)?;
-            // The lines are consecutive, so the distance from the end finds the one of this step, if there is any.
-            let behind = last_written.and_then(|last| last.checked_sub(step));
-            let old =
-                behind.and_then(|behind| written.len().checked_sub(behind + 1)).map(|index| &written[index]);
-            match old {
-                None if last_written.is_none_or(|last| step > last) => sink.write(&line)?,
-                Some(old) if old.release != line.release => bail!(
-                    "the output holds {} for step {}, but {} was released; restore the output file, or continue in a \
-                     new one",
-                    old.release,
-                    line.step,
-                    line.release
-                ),
-                _ => {}
-            }
+    }
+
+    /// What the state remembers of the rows that it has used.
+    fn attachment(&self) -> &[u8] {
+        match &self.engine {
+            Engine::Volatile { .. } => &[],
+            Engine::Durable(mechanism) => mechanism.attachment(),
         }
-        sink.make_durable()
     }
 
     fn stage(&mut self, value: f64) -> Result<()> {
@@ -297,7 +361,7 @@ impl<M: Resumable<Plan: Clone>> Stream<M> {
     }
 
     /// Makes what is staged durable, then writes it.
-    fn commit(&mut self, sink: &mut Sink) -> Result<()> {
+    fn commit(&mut self, sink: &mut Sink, consumed: &Consumed) -> Result<()> {
         match &mut self.engine {
             Engine::Volatile { staged, .. } => {
                 for (step, release) in std::mem::take(staged) {
@@ -308,6 +372,7 @@ impl<M: Resumable<Plan: Clone>> Stream<M> {
             Engine::Durable(mechanism) => {
                 // The state forgets the group before: by now it must be safe in the output.
                 sink.make_durable()?;
+                mechanism.attach(consumed.encode());
                 for (step, release) in mechanism.commit()?.clone().iter() {
                     sink.write(&self.line(step, release)?)?;
                 }
@@ -327,6 +392,7 @@ impl<M: Resumable<Plan: Clone>> Stream<M> {
     fn line(&self, step: usize, release: &[f64]) -> Result<Line> {
         let standard_deviation = (self.standard_deviation)(&self.plan, step)
             .ok_or_else(|| anyhow!("step {step} is not in the plan"))?;
-        Ok(Line { step, release: release.first().copied().unwrap_or(f64::NAN), standard_deviation })
+        let release = release.first().copied().unwrap_or(f64::NAN);
+        Ok(Line { step, item: None, release, standard_deviation })
     }
 }

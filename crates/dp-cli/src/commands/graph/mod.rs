@@ -1,25 +1,29 @@
 //! `dp graph`: cuts, edge weights or a function of a graph, released after every step.
 
 mod demo;
-mod series;
 mod updates;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
-use dp_apps::graph::{CutEncoding, FunctionStream, GraphFunction, VertexPairs, degree_histogram};
+use dp_apps::graph::{CutEncoding, EdgeUpdate, FunctionStream, GraphFunction, VertexPairs, degree_histogram};
 use dp_mechanisms::{DurableMechanism, Footprint, Mechanism, Participation, Plan, Relation, Seed, Workload};
 
-use self::series::{Answer, Series};
-use self::updates::Batches;
+use self::updates::{Batch, Batches};
 use crate::arguments::{self, NoiseArguments, OutputArguments, Usage};
+use crate::consumed::Consumed;
+use crate::files::Files;
+use crate::guarantee::{Arithmetic, Guarantee, Unit};
 use crate::plot::{self, Curve, Panel};
+use crate::records::{BadRows, Fault, RowArguments};
+use crate::sink::{Format, Line, Sink, Standing};
 
 /// Release cuts, weights or a function of a graph from a CSV of edge updates
 ///
 /// Reads rows `step,u,v,weight`, ordered by step, vertices counted from 0, and writes
-/// `step,name,release,standard_deviation` after every step. All lines together satisfy the budget.
+/// `step,name,release,standard_deviation` for every step up to --until, whether it has rows or not. All lines together
+/// satisfy the budget.
 ///
 /// For weights and cuts one update is protected, with a weight in --weights. For functions of the graph (edges, forest,
 /// triangles, stars, high-degree, degrees) the graph only grows, and one edge is protected with all its insertions.
@@ -40,6 +44,10 @@ pub(crate) struct Graph {
     /// The number of steps that the guarantee is planned for
     #[arg(long, value_parser = arguments::steps, required_unless_present = "demo")]
     steps: Option<usize>,
+    /// The last step to release now, which must not depend on the data; rows of later steps wait for a later run with --state
+    /// [default: all planned steps]
+    #[arg(long, value_name = "STEP", value_parser = arguments::steps)]
+    until: Option<usize>,
     /// What is protected: that an update (an edge) is there at all (zero-out), or which one it is (replace)
     #[arg(long, value_name = "zero-out|replace", required_unless_present = "demo")]
     relation: Option<Relation>,
@@ -67,6 +75,8 @@ pub(crate) struct Graph {
     /// Release the messages of a karate club instead, and write graph.csv and graph.svg into a directory
     #[arg(long, value_name = "DIR", conflicts_with_all = ["input", "state", "plot"])]
     demo: Option<PathBuf>,
+    #[command(flatten)]
+    rows: RowArguments,
     #[command(flatten)]
     output: OutputArguments,
     #[command(flatten)]
@@ -107,54 +117,110 @@ impl Graph {
                 "say what to release, and give --input, --vertices, --steps and --relation",
             ));
         };
-        let OutputArguments { output, plot, json, .. } = &self.output;
-        if self.output.is_resumable() && output == Path::new("-") {
-            return Err(Usage::error(
-                "--state needs --output FILE: the file tells which steps have been shown",
-            ));
+        let OutputArguments { output, plot, json, overwrite, .. } = &self.output;
+        let until = self.until.unwrap_or(steps);
+        if until > steps {
+            return Err(Usage::error(format!("--until {until} is beyond the {steps} planned steps")));
         }
         if plot.is_some() && release == What::Weights {
             return Err(Usage::error("too many curves for --plot; release cuts or a function"));
         }
+        let mut files = Files::default();
+        files.reads("--input", input);
+        self.output.check(files)?;
         let mut encoder = self.encoder(release, vertices)?;
         let budget = self.noise.budget.required()?;
         let strategy = arguments::strategy(&self.strategy, &Workload::count(), steps, Participation::Single)?;
+        arguments::check_memory(strategy.as_ref(), encoder.dimension())?;
         let plan = Plan::new(strategy, encoder.footprint(relation)?, budget)
             .context("this combination cannot be calibrated")?;
+        let mut batches = Batches::open(input, self.rows, until, steps)?;
+        self.guarantee(release, relation, &plan).print();
         let mut engine = self.engine(&plan, encoder.dimension())?;
         let names = encoder.names();
-        let mut series = Series::open(output, *json, self.output.is_resumable(), names)?;
-        let show = |series: &mut Series, encoder: &Encoder, step: usize, values: &[f64]| {
+        let lines = |encoder: &Encoder, step: usize, values: &[f64]| -> Result<Vec<Line>> {
             let deviation = plan.standard_deviation(step).unwrap_or(f64::NAN);
-            series.write(step, &encoder.answers(values, deviation)?)
+            let answers = encoder.answers(values, deviation)?;
+            let line = |(name, answer): (&String, Answer)| Line {
+                step,
+                item: Some(name.clone()),
+                release: answer.release,
+                standard_deviation: answer.standard_deviation,
+            };
+            Ok(names.iter().zip(answers).map(line).collect())
         };
         let done = engine.step();
-        engine.show_again(&mut series, |series, step, values| show(series, &encoder, step, values))?;
+        batches.check_end(done)?;
         let mut buffer = vec![0.0; encoder.dimension()];
-        let mut seen = 0;
-        for batch in Batches::open(input)? {
-            let batch = batch?;
-            seen = batch.step;
-            if batch.step > steps {
-                bail!("{}: step {} is beyond the {steps} planned steps", batch.place, batch.step);
+        let mut consumed = Consumed::saved(engine.attachment(), done)?;
+        let mut past = consumed.again();
+        for _ in 0..done {
+            let Some(batch) = batches.next_batch()? else { break };
+            for (place, update) in &batch.updates {
+                past.push(&updates::bytes_of(batch.step, update), place)?;
             }
-            encoder.encode(&batch.updates, &mut buffer).with_context(|| batch.place.clone())?;
-            if batch.step > done {
-                let values = engine.advance(&buffer, &mut series)?;
-                show(&mut series, &encoder, batch.step, &values)?;
-            }
+            self.encode(&mut encoder, &batch, &mut buffer)?;
         }
-        if seen < done {
-            bail!(
-                "the input ends at step {seen}, but the state has released {done} steps; continue with the same rows, \
-                 followed by the new ones"
-            );
+        past.finish()?;
+        let format = Format { items: Some("name"), json: *json };
+        let mut sink = if self.output.is_resumable() {
+            let mut again = Vec::new();
+            let mut remembered = done + 1;
+            for (step, values) in engine.committed() {
+                remembered = remembered.min(step);
+                again.extend(lines(&encoder, step, &values)?);
+            }
+            let standing = Standing { done, again: &again, remembered, every_step: true };
+            Sink::continued(output, format, plot.is_some(), &standing)?
+        } else {
+            Sink::start(output, format, plot.is_some(), *overwrite)?
+        };
+        while let Some(batch) = batches.next_batch()? {
+            self.encode(&mut encoder, &batch, &mut buffer)?;
+            for (_, update) in &batch.updates {
+                consumed.push(&updates::bytes_of(batch.step, update));
+            }
+            let values = engine.advance(&buffer, &mut sink, &consumed)?;
+            for line in lines(&encoder, batch.step, &values)? {
+                sink.write(&line)?;
+            }
+            sink.flush()?;
         }
         // The last release stays in the state until the next one, so that an output that lost it can be repaired.
-        series.make_durable()?;
+        sink.make_durable()?;
         match plot {
-            Some(path) => draw(path, &series),
+            Some(path) => draw(path, &names, sink.lines()),
             None => Ok(()),
+        }
+    }
+
+    /// The input of a step; a row that cannot be used is left out where the policy says so.
+    fn encode(&self, encoder: &mut Encoder, batch: &Batch, buffer: &mut [f64]) -> Result<()> {
+        let mut updates = Vec::with_capacity(batch.updates.len());
+        for (place, update) in &batch.updates {
+            let mut update = *update;
+            if self.rows.bad_rows == BadRows::Clamp {
+                update.weight = encoder.clamp(update.weight);
+            }
+            let checked = encoder.check(&update).map_err(|error| Fault::of(&error));
+            if self.rows.settle(place, checked.map(|()| true), || false)? {
+                updates.push(update);
+            }
+        }
+        encoder.encode(&updates, buffer)
+    }
+
+    fn guarantee<'a>(&self, release: What, relation: Relation, plan: &'a Plan) -> Guarantee<'a> {
+        let unit = if matches!(release, What::Weights | What::Cuts) { Unit::Update } else { Unit::Edge };
+        Guarantee {
+            unit,
+            relation,
+            participation: Participation::Single,
+            budget: self.noise.budget.words(),
+            strategy: plan.strategy().name(),
+            horizon: format!("{} steps", plan.steps()),
+            sigma: Some(plan.sigma()),
+            arithmetic: Arithmetic::Idealized,
         }
     }
 
@@ -257,7 +323,24 @@ impl Encoder {
         .map_err(Usage::error)
     }
 
-    fn encode(&mut self, updates: &[dp_apps::graph::EdgeUpdate], input: &mut [f64]) -> Result<()> {
+    /// Refuses an update that cannot be encoded.
+    fn check(&self, update: &EdgeUpdate) -> dp_apps::Result<()> {
+        match self {
+            Self::Weights { encoding, .. } => encoding.check(update),
+            Self::Function { stream, .. } => stream.check(update),
+        }
+    }
+
+    /// The nearest weight that an update may have.
+    fn clamp(&self, weight: f64) -> f64 {
+        let (low, high) = match self {
+            Self::Weights { encoding, .. } => encoding.weights(),
+            Self::Function { stream, .. } => stream.function().weights(),
+        };
+        weight.clamp(low, high)
+    }
+
+    fn encode(&mut self, updates: &[EdgeUpdate], input: &mut [f64]) -> Result<()> {
         Ok(match self {
             Self::Weights { encoding, .. } => encoding.encode(updates, input),
             Self::Function { stream, .. } => stream.encode(updates, input),
@@ -328,30 +411,26 @@ impl Engine {
         }
     }
 
-    /// Writes what a crash kept from the output, exactly as it was released.
-    fn show_again(
-        &self,
-        series: &mut Series,
-        mut show: impl FnMut(&mut Series, usize, &[f64]) -> Result<()>,
-    ) -> Result<()> {
-        let Self::Durable(mechanism) = self else { return Ok(()) };
-        let (written, released) = (series.last_step(), mechanism.step());
-        let remembered = mechanism.last_committed();
-        if written > released || written + remembered.len() < released {
-            bail!(
-                "the output ends at step {written}, but the state has released {released} steps and remembers the last \
-                 {}; restore the file that belongs to the state",
-                remembered.len()
-            );
+    /// What the state remembers of the rows that it has used.
+    fn attachment(&self) -> &[u8] {
+        match self {
+            Self::Volatile(_) => &[],
+            Self::Durable(mechanism) => mechanism.attachment(),
         }
-        for (step, values) in remembered.iter().filter(|(step, _)| *step > written) {
-            show(series, step, values)?;
+    }
+
+    /// The steps that the state remembers, which a crash may have kept from the output.
+    fn committed(&self) -> Vec<(usize, Vec<f64>)> {
+        match self {
+            Self::Volatile(_) => Vec::new(),
+            Self::Durable(mechanism) => {
+                mechanism.last_committed().iter().map(|(step, values)| (step, values.to_vec())).collect()
+            }
         }
-        Ok(())
     }
 
     /// Makes the release of the next step; on disk first where there is a state.
-    fn advance(&mut self, input: &[f64], series: &mut Series) -> Result<Vec<f64>> {
+    fn advance(&mut self, input: &[f64], sink: &mut Sink, consumed: &Consumed) -> Result<Vec<f64>> {
         match self {
             Self::Volatile(mechanism) => {
                 let mut output = vec![0.0; input.len()];
@@ -360,7 +439,8 @@ impl Engine {
             }
             Self::Durable(mechanism) => {
                 // The state forgets the step before: by now it must be safe in the output.
-                series.make_durable()?;
+                sink.make_durable()?;
+                mechanism.attach(consumed.encode());
                 mechanism.stage(input)?;
                 let committed = mechanism.commit()?;
                 Ok(committed.iter().next().map(|(_, values)| values.to_vec()).unwrap_or_default())
@@ -369,28 +449,30 @@ impl Engine {
     }
 }
 
-fn draw(path: &Path, series: &Series) -> Result<()> {
+fn draw(path: &Path, names: &[String], lines: &[Line]) -> Result<()> {
     let colours = [plot::BLUE, plot::ORANGE, plot::DARK];
-    let curves: Vec<Curve> = (0..series.names().len())
-        .map(|index| {
-            let answers = series.answers().filter(move |(_, at, _)| *at == index);
-            Curve::noisy(
-                "release, with the band that holds 95 % of the noise".to_owned(),
-                colours[index % colours.len()],
-                answers.map(|(step, _, answer)| (step as f64, answer.release, answer.standard_deviation)),
-            )
-        })
-        .collect();
-    if curves.iter().all(|curve| curve.points.is_empty()) {
-        bail!("nothing was released, so there is nothing to draw in `{}`", path.display());
-    }
-    let panel = |(curve, name): (Curve, &String)| Panel {
-        title: name.clone(),
-        horizontal: "step".to_owned(),
-        vertical: "released value".to_owned(),
-        headroom: 0.15,
-        curves: vec![curve],
+    let panel = |(index, name): (usize, &String)| {
+        let own = lines.iter().filter(|line| line.item.as_ref() == Some(name));
+        let curve = Curve::noisy(
+            "release, with the band that holds 95 % of the noise".to_owned(),
+            colours[index % colours.len()],
+            own.map(|line| (line.step as f64, line.release, line.standard_deviation)),
+        );
+        Panel {
+            title: name.clone(),
+            horizontal: "step".to_owned(),
+            vertical: "released value".to_owned(),
+            headroom: 0.15,
+            curves: vec![curve],
+        }
     };
-    let panels: Vec<Panel> = curves.into_iter().zip(series.names()).map(panel).collect();
+    let panels: Vec<Panel> = names.iter().enumerate().map(panel).collect();
     plot::draw(path, "Private releases of a graph", &panels)
+}
+
+/// A released number.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Answer {
+    release: f64,
+    standard_deviation: f64,
 }

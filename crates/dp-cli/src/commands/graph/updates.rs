@@ -1,111 +1,111 @@
-//! Edge updates from CSV, one batch per step.
+//! Edge updates from CSV, one batch per step, for every step up to a public end.
 
-use std::io::Read;
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, bail};
 use dp_apps::graph::EdgeUpdate;
-use serde::Deserialize;
 
-use crate::records;
+use crate::records::{self, Fault, Place, Records, Row, RowArguments};
 
-/// The updates of one step.
+/// The updates of one step, each with the place of its row.
 pub(super) struct Batch {
     pub(super) step: usize,
-    pub(super) updates: Vec<EdgeUpdate>,
-    /// Where they stand, for messages.
-    pub(super) place: String,
+    pub(super) updates: Vec<(Place, EdgeUpdate)>,
 }
 
-#[derive(Clone, Copy, Deserialize)]
-struct Row {
-    step: usize,
-    u: usize,
-    v: usize,
-    #[serde(default = "one")]
-    weight: f64,
-}
-
-fn one() -> f64 {
-    1.0
-}
-
-/// The batches of all steps up to the last one that has a row; steps without rows are empty batches.
+/// The batches of the steps 1 to `until`, whether they have rows or not: how many there are does not depend on the data.
 pub(super) struct Batches {
-    name: String,
-    rows: csv::DeserializeRecordsIntoIter<Box<dyn Read>, Row>,
+    records: Records,
+    policy: RowArguments,
     /// The first row of a later step.
-    ahead: Option<Row>,
+    ahead: Option<(usize, Place, EdgeUpdate)>,
     /// The step of the last batch.
     step: usize,
-    line: u64,
-    failed: bool,
+    until: usize,
+    /// The largest step that the plan allows.
+    steps: usize,
 }
 
 impl Batches {
     /// Starts to read; `-` is standard input.
-    pub(super) fn open(input: &Path) -> Result<Self> {
-        let (mut reader, name) = records::reader(input)?;
-        let headers = reader.headers().with_context(|| format!("cannot read the header of {name}"))?;
-        for column in ["step", "u", "v"] {
-            if !headers.iter().any(|header| header == column) {
-                bail!(
-                    "{name} has no column `{column}`; it needs the header step,u,v,weight (weight may be left out)"
-                );
+    pub(super) fn open(input: &Path, policy: RowArguments, until: usize, steps: usize) -> Result<Self> {
+        let records = Records::open(input, &["step", "u", "v"], &["weight"])?;
+        Ok(Self { records, policy, ahead: None, step: 0, until, steps })
+    }
+
+    /// The next row that can be used.
+    fn update(&mut self) -> Result<Option<(usize, Place, EdgeUpdate)>> {
+        while let Some(row) = self.records.next_row()? {
+            let place = row.place.clone();
+            let parsed = parse(row).and_then(|(step, update)| self.check(step).map(|()| (step, update)));
+            // Without an update a row changes nothing, so a blank one is none.
+            if let Some((step, update)) = self.policy.settle(&place, parsed.map(Some), || None)? {
+                return Ok(Some((step, place, update)));
             }
         }
-        let rows = reader.into_deserialize();
-        Ok(Self { name, rows, ahead: None, step: 0, line: 1, failed: false })
+        Ok(None)
     }
 
-    fn row(&mut self) -> Result<Option<Row>> {
-        let Some(row) = self.rows.next() else { return Ok(None) };
-        self.line += 1;
-        let row = row.map_err(|error| anyhow!("{}: {error}; correct or remove the row", self.name))?;
-        if row.step < self.step.max(1) {
-            bail!(
-                "{}, line {}: step {} comes after step {}; sort the rows by step, counted from 1",
-                self.name,
-                self.line,
-                row.step,
-                self.step
-            );
+    fn check(&self, step: usize) -> Result<(), Fault> {
+        let fault = |what: String| Err(Fault::new("step", what, &step.to_string()));
+        match step {
+            step if step > self.steps => fault(format!("beyond the {} planned steps", self.steps)),
+            step if step < self.step.max(1) => {
+                fault("comes after a later step; sort the rows by step, counted from 1".to_owned())
+            }
+            _ => Ok(()),
         }
-        Ok(Some(row))
     }
 
-    fn batch(&mut self) -> Result<Option<Batch>> {
-        let mut next = match self.ahead.take() {
-            Some(row) => Some(row),
-            None => self.row()?,
-        };
-        if next.is_none() {
+    /// The updates of the next step; none after the last.
+    pub(super) fn next_batch(&mut self) -> Result<Option<Batch>> {
+        if self.step == self.until {
+            // Rows of later steps wait for a later run; the rest is read so that a bad row is seen now.
             return Ok(None);
         }
         self.step += 1;
         let mut updates = Vec::new();
-        while let Some(row) = next.take() {
-            if row.step > self.step {
-                self.ahead = Some(row);
-                break;
+        loop {
+            let next = match self.ahead.take() {
+                Some(next) => Some(next),
+                None => self.update()?,
+            };
+            match next {
+                Some((step, place, update)) if step == self.step => updates.push((place, update)),
+                later => {
+                    self.ahead = later;
+                    return Ok(Some(Batch { step: self.step, updates }));
+                }
             }
-            updates.push(EdgeUpdate::new(row.u, row.v, row.weight));
-            next = self.row()?;
         }
-        Ok(Some(Batch { step: self.step, updates, place: format!("{}, step {}", self.name, self.step) }))
+    }
+
+    /// Refuses an end before a step that is already released.
+    pub(super) fn check_end(&self, done: usize) -> Result<()> {
+        if self.until < done {
+            bail!(
+                "--until {} is before step {done}, up to which the state has released; give a later one",
+                self.until
+            );
+        }
+        Ok(())
     }
 }
 
-impl Iterator for Batches {
-    type Item = Result<Batch>;
+fn parse(row: Row) -> Result<(usize, EdgeUpdate), Fault> {
+    let fields = row.fields?;
+    let [step, u, v, weight] = fields.as_slice() else {
+        return Err(Fault { column: None, what: "the row is not complete".to_owned(), value: None });
+    };
+    let count = |column: &str, text: &str| {
+        text.parse::<usize>().map_err(|_| Fault::new(column, "not a number counted from 0", text))
+    };
+    let weight = if weight.is_empty() { 1.0 } else { records::number("weight", weight)? };
+    Ok((count("step", step)?, EdgeUpdate::new(count("u", u)?, count("v", v)?, weight)))
+}
 
-    /// After an error nothing follows.
-    fn next(&mut self) -> Option<Result<Batch>> {
-        if self.failed {
-            return None;
-        }
-        let batch = self.batch().transpose();
-        self.failed = matches!(batch, Some(Err(_)));
-        batch
-    }
+/// An update as bytes that no other one has.
+pub(super) fn bytes_of(step: usize, update: &EdgeUpdate) -> Vec<u8> {
+    let EdgeUpdate { u, v, weight } = *update;
+    [step as u64, u as u64, v as u64, weight.to_bits()].into_iter().flat_map(u64::to_le_bytes).collect()
 }

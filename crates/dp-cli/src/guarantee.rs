@@ -1,0 +1,152 @@
+//! The words of the guarantee, written once and printed by every command: what is promised, about what, and with which
+//! noise.
+
+use dp_mechanisms::{Participation, Relation};
+
+use crate::output;
+
+/// Whose data one event is, in the words of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unit {
+    /// A row of its own step, such as a number, a letter or a person's items: without it, the row is blank.
+    Row,
+    /// An update of a graph, anywhere among the rows of a step: without it, the row is not there.
+    Update,
+    /// An edge of a graph, with all rows that insert it.
+    Edge,
+    /// A client that privatizes its value before anybody else sees it.
+    Client,
+}
+
+/// How the noise is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arithmetic {
+    /// In floating point.
+    Idealized,
+    /// In integers.
+    Exact,
+}
+
+/// What a command promises.
+pub(crate) struct Guarantee<'a> {
+    pub(crate) unit: Unit,
+    pub(crate) relation: Relation,
+    pub(crate) participation: Participation,
+    /// The budget, in words.
+    pub(crate) budget: String,
+    pub(crate) strategy: &'a str,
+    /// How long the plan lasts, in words.
+    pub(crate) horizon: String,
+    /// The scale of the unit noise, if there is one for the whole horizon.
+    pub(crate) sigma: Option<f64>,
+    pub(crate) arithmetic: Arithmetic,
+}
+
+impl Guarantee<'_> {
+    /// Prints the guarantee to standard error.
+    pub(crate) fn print(&self) {
+        for line in self.lines() {
+            output::note(&line);
+        }
+    }
+
+    fn lines(&self) -> [String; 4] {
+        [
+            format!("guarantee: all releases together satisfy {}", self.budget),
+            format!("protected: {}", self.protected()),
+            format!("not protected: {}", self.not_protected()),
+            format!("noise: {}", self.noise()),
+        ]
+    }
+
+    fn protected(&self) -> String {
+        let one = match (self.unit, self.participation) {
+            (Unit::Row, Participation::Single) => "one row".to_owned(),
+            (Unit::Row, repeated) => {
+                let repeated = repeated.to_string();
+                let (times, apart) = repeated.split_once(':').unwrap_or((&repeated, "1"));
+                format!("all rows of one person, at most {times} of them and any two at least {apart} apart")
+            }
+            (Unit::Update, _) => "one update".to_owned(),
+            (Unit::Edge, _) => "one edge, with all rows that insert it".to_owned(),
+            (Unit::Client, _) => "each client's value, from everybody else".to_owned(),
+        };
+        let change = match (self.unit, self.relation) {
+            (Unit::Row, Relation::ZeroOut) => "what it says, if it might as well have been blank (zero-out)",
+            (Unit::Update | Unit::Edge, Relation::ZeroOut) => "that it is there at all (zero-out)",
+            (Unit::Client, _) | (_, Relation::Replace) => {
+                "what it says, if it might as well have said anything else at the same step (replace)"
+            }
+        };
+        format!("{one}: {change}")
+    }
+
+    fn not_protected(&self) -> &'static str {
+        match (self.unit, self.relation) {
+            (Unit::Row, Relation::ZeroOut) => {
+                "how many rows there are and when (a row is blanked, not removed), the options of this command, and \
+                 whatever else is published about the same people"
+            }
+            (Unit::Row, Relation::Replace) => {
+                "how many rows there are, and in which step a row is (it is replaced where it stands), the options of \
+                 this command, and whatever else is published about the same people"
+            }
+            (Unit::Update | Unit::Edge, Relation::ZeroOut) => {
+                "how many steps there are, the options of this command, and whatever else is published about the same \
+                 people"
+            }
+            (Unit::Update | Unit::Edge, Relation::Replace) => {
+                "that there is one more or one fewer, the options of this command, and whatever else is published about \
+                 the same people"
+            }
+            (Unit::Client, _) => {
+                "who takes part, the options of this command, and whatever else is published about the same people"
+            }
+        }
+    }
+
+    fn noise(&self) -> String {
+        let sigma = self.sigma.map(|sigma| format!(", σ = {sigma:.6}")).unwrap_or_default();
+        let arithmetic = match self.arithmetic {
+            Arithmetic::Idealized => {
+                "idealized: floating-point numbers, whose low bits can give a person away to whoever studies them"
+            }
+            Arithmetic::Exact => "exact: measured in integers, so that every bit of a release is covered",
+        };
+        format!("strategy {} for {}{sigma}; {arithmetic}", self.strategy, self.horizon)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A row is blanked and not removed, and a replaced row stays at its step: the words must say so.
+    #[test]
+    fn the_words_say_what_stays() {
+        let words = |unit, relation, participation| {
+            let guarantee = Guarantee {
+                unit,
+                relation,
+                participation,
+                budget: "ε = 1".to_owned(),
+                strategy: "sqrt",
+                horizon: "8 steps".to_owned(),
+                sigma: Some(2.0),
+                arithmetic: Arithmetic::Exact,
+            };
+            guarantee.lines().join("\n")
+        };
+        let row = words(Unit::Row, Relation::ZeroOut, Participation::Single);
+        assert!(row.contains("blanked, not removed") && !row.contains("there at all"), "{row}");
+        let replaced = words(Unit::Row, Relation::Replace, "3:7".parse().unwrap());
+        assert!(
+            replaced.contains("replaced where it stands") && replaced.contains("at most 3"),
+            "{replaced}"
+        );
+        assert!(words(Unit::Edge, Relation::ZeroOut, Participation::Single).contains("there at all"));
+        for word in ["strategy sqrt", "8 steps", "σ = 2", "exact", "ε = 1", "zero-out"] {
+            assert!(row.contains(word), "{word}: {row}");
+        }
+    }
+}
