@@ -4,11 +4,11 @@
 //! The number of eigendecompositions of every case is printed before it is timed.
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use dp_mechanisms::Workload;
 use dp_mechanisms::bounds::dual_certificate;
 use dp_mechanisms::certificate::{banded_bound, banded_certificate};
 use dp_mechanisms::strategy::optimal::{Ascent, Objective, Options, scaled_sqrt_start, solve, start};
 use dp_mechanisms::strategy::unwatched;
+use dp_mechanisms::{Problem, Workload};
 use ndarray::Array2;
 use std::hint::black_box;
 use std::time::Duration;
@@ -29,8 +29,9 @@ fn to_the_gap(criterion: &mut Criterion) {
         [("count", 256, true), ("momentum:0.9", 128, true), ("count", 1024, false)]
     {
         let Ok(workload) = text.parse::<Workload>() else { continue };
+        let Ok(problem) = Problem::new(workload.clone(), steps) else { continue };
         let (Ok(matrix), Ok(sqrt), Ok(best)) =
-            (workload.materialize(steps), scaled_sqrt_start(&workload, steps), start(&workload, steps))
+            (workload.materialize(steps), scaled_sqrt_start(&problem), start(&problem))
         else {
             continue;
         };

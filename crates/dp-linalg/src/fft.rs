@@ -364,6 +364,23 @@ pub fn circulant_power(first_column: &[f64], f: impl Fn(Complex64) -> Complex64)
     out
 }
 
+/// The squared moduli of the discrete Fourier transform at the frequencies `0 … N/2`; those above mirror them.
+///
+/// **Complexity** O(N log N), N the number of values (any number).
+///
+/// ```
+/// assert_eq!(dp_linalg::fft::power_spectrum(&[1.0, 1.0, 0.0, 0.0]), [4.0, 2.0, 0.0]);
+/// ```
+pub fn power_spectrum(values: &[f64]) -> Vec<f64> {
+    if values.is_empty() {
+        return Vec::new();
+    }
+    let plan = Plan::exact(values.len());
+    let mut spectrum = vec![Complex64::ZERO; plan.spectrum_size()];
+    Scratch::default().spectrum_into(&plan, values, &mut spectrum);
+    spectrum.iter().map(Complex64::norm_sqr).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

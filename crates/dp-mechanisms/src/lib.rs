@@ -12,6 +12,7 @@
 //! | [`plan`] | the only place that computes σ |
 //! | [`bounds`], [`certificate`] | what nothing can beat, in closed form and by duality without matrices |
 //! | [`planner`] | evaluates the strategies for a workload and picks |
+//! | [`joint`] | several statistics of one stream from one noise |
 //! | [`noise`] | where `z` comes from, and the correlated noise made of it |
 //! | [`mechanism`] | push an input, get the release |
 //! | [`inputs`] | push an input, get it back with noise: for optimizers, which compute on from there |
@@ -93,6 +94,7 @@ mod error;
 pub mod exact;
 pub mod horizon;
 pub mod inputs;
+pub mod joint;
 pub mod mechanism;
 pub mod noise;
 pub mod plan;
@@ -109,10 +111,11 @@ pub use durable::{DurableMechanism, Resumable, StateFile};
 pub use error::{Error, Result};
 pub use horizon::{DoublingMechanism, DoublingPlan};
 pub use inputs::InputMechanism;
+pub use joint::{Joint, JointPlan, Readout};
 pub use mechanism::{Mechanism, Release};
 pub use noise::{CorrelatedNoise, GaussianSource, Seed, Side};
 pub use plan::Plan;
-pub use problem::{Metric, Problem};
+pub use problem::{Metric, Problem, Statistic};
 pub use sensitivity::{Footprint, Participation, Relation, Sensitivity};
 pub use snapshot::Snapshot;
 pub use sparse::SparseMechanism;

@@ -1,10 +1,10 @@
-//! What is asked for: which statistic over how many steps, who takes part how often, and which error counts.
+//! What is asked for: which statistics over how many steps, who takes part how often, and which error counts.
 
 use serde::Serialize;
 
-use crate::error::{Result, check_count};
+use crate::error::{Error, Result, check_count, check_positive};
 use crate::sensitivity::Participation;
-use crate::strategy::RowNorms;
+use crate::strategy::{RowNorms, Strategy};
 use crate::workload::Workload;
 
 /// Which error counts, and to which the optimized strategies are fitted.
@@ -37,7 +37,41 @@ impl Metric {
     }
 }
 
-/// What a strategy is built for.
+/// A statistic, and how much its squared error counts beside that of others.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Statistic {
+    workload: Workload,
+    weight: f64,
+}
+
+impl Statistic {
+    /// A statistic whose squared error counts `weight` times.
+    ///
+    /// # Errors
+    /// A weight that is not finite and positive.
+    pub fn new(workload: Workload, weight: f64) -> Result<Self> {
+        Ok(Self { workload, weight: check_positive("weight of a statistic", weight)? })
+    }
+
+    /// What is released.
+    pub fn workload(&self) -> &Workload {
+        &self.workload
+    }
+
+    /// How much its squared error counts.
+    pub fn weight(&self) -> f64 {
+        self.weight
+    }
+}
+
+/// What a strategy is built for: one statistic, or several of the same stream.
+///
+/// # Several statistics
+///
+/// Statistics `A_1 … A_m` of one stream need one noise and not m budgets: all of them are read off the inputs with the
+/// strategy's noise, `A_i (x + C⁻¹z)`, which is post-processing of the one measurement `C x + z`. A [`Problem::joint`]
+/// asks for the strategy of least `Σ w_i E_i`, where `E_i = Δ² ‖A_i C⁻¹‖_F² / n`. What its mechanism releases is the noisy
+/// input of every step, [`Workload::step`]; [`crate::joint`] goes on from there.
 ///
 /// # Example
 /// ```
@@ -52,7 +86,11 @@ impl Metric {
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Problem {
+    /// What is released.
     workload: Workload,
+    /// What the error is measured by: the workload, or several statistics that are read off the noisy inputs.
+    statistics: Vec<Statistic>,
+    joint: bool,
     steps: usize,
     participation: Participation,
     metric: Metric,
@@ -65,7 +103,20 @@ impl Problem {
     /// Zero steps.
     pub fn new(workload: Workload, steps: usize) -> Result<Self> {
         check_count("steps", steps)?;
-        Ok(Self { workload, steps, participation: Participation::Single, metric: Metric::Mse })
+        let statistics = vec![Statistic { workload: workload.clone(), weight: 1.0 }];
+        let (participation, metric) = (Participation::Single, Metric::Mse);
+        Ok(Self { workload, statistics, joint: false, steps, participation, metric })
+    }
+
+    /// The weighted sum of the mean squared errors of several statistics of one stream, for a single participation.
+    ///
+    /// # Errors
+    /// Zero steps, or no statistics.
+    pub fn joint(statistics: Vec<Statistic>, steps: usize) -> Result<Self> {
+        if statistics.is_empty() {
+            return Err(Error::Empty { what: "the list of statistics" });
+        }
+        Ok(Self { statistics, joint: true, ..Self::new(Workload::step(), steps)? })
     }
 
     /// The same under another participation.
@@ -83,9 +134,19 @@ impl Problem {
         Self { steps: steps.max(1), ..self.clone() }
     }
 
-    /// What is released.
+    /// What a mechanism releases: the statistic, or the noisy inputs from which several are read off.
     pub fn workload(&self) -> &Workload {
         &self.workload
+    }
+
+    /// What the error is measured by, and the fitted strategies are fitted to.
+    pub fn statistics(&self) -> &[Statistic] {
+        &self.statistics
+    }
+
+    /// Whether the statistics are read off noisy inputs, and not released themselves: a [`Problem::joint`].
+    pub fn is_joint(&self) -> bool {
+        self.joint
     }
 
     /// The number of steps n, at least 1.
@@ -106,5 +167,30 @@ impl Problem {
     /// The largest number of steps that one person can take part in.
     pub fn times(&self) -> usize {
         self.participation.times_within(self.steps)
+    }
+
+    /// The squared norms of the rows of every statistic's decoder `A_i C⁻¹`, in the order of the statistics.
+    ///
+    /// # Errors
+    /// A strategy whose noise serves its own workload alone, or as [`Strategy::row_norms`].
+    pub fn row_norms(&self, strategy: &dyn Strategy) -> Result<Vec<RowNorms>> {
+        if !self.is_joint() {
+            return Ok(vec![strategy.row_norms()?]);
+        }
+        self.statistics.iter().map(|one| strategy.reading(&one.workload)?.row_norms()).collect()
+    }
+
+    /// The error of a strategy, `Σ w_i E_i`: `Δ²` under the participation times the metric of the rows.
+    ///
+    /// # Errors
+    /// As [`Problem::row_norms`] and [`Strategy::sensitivity`].
+    pub fn error(&self, strategy: &dyn Strategy) -> Result<f64> {
+        let rows = self.row_norms(strategy)?;
+        Ok(strategy.sensitivity(self.participation)?.squared * self.total(&rows, self.metric))
+    }
+
+    /// The weighted sum of a metric over the statistics.
+    pub(crate) fn total(&self, rows: &[RowNorms], metric: Metric) -> f64 {
+        self.statistics.iter().zip(rows).map(|(one, rows)| one.weight * metric.of(rows)).sum()
     }
 }

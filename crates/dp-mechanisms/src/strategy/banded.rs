@@ -8,7 +8,7 @@ use dp_linalg::series;
 
 use super::Watch;
 use super::optimal_toeplitz::minimize_coefficients;
-use super::toeplitz::{Core, ToeplitzStrategy, sqrt_core};
+use super::toeplitz::{Core, ToeplitzStrategy, root_core};
 use crate::error::Result;
 use crate::problem::Problem;
 use crate::sensitivity::Participation;
@@ -45,9 +45,11 @@ pub fn banded(problem: &Problem, watch: &mut Watch<'_>) -> Result<ToeplitzStrate
 /// Weights whose series has no square root.
 pub fn banded_inverse(problem: &Problem) -> Result<ToeplitzStrategy> {
     let (workload, steps, bands) = (problem.workload(), problem.steps(), default_bands(problem));
-    let band = match workload.kind() {
-        Kind::Count | Kind::Average => series::binomial(-0.5, bands),
-        _ => sqrt_core(workload, steps)?.inverse(bands)?,
+    let band = match problem.statistics() {
+        [one] if matches!(one.workload().kind(), Kind::Count | Kind::Average) => {
+            series::binomial(-0.5, bands)
+        }
+        statistics => root_core(statistics, steps)?.inverse(bands)?,
     };
     ToeplitzStrategy::plain("banded-inverse", workload, steps, Core::BandedInverse(band))
 }

@@ -15,8 +15,8 @@ use super::row_norms::Geometric;
 use super::toeplitz::{Core, ToeplitzStrategy, toeplitz_part};
 use super::{Progress, Watch, tell};
 use crate::error::{Result, check_count};
-use crate::problem::{Metric, Problem};
-use crate::workload::Kind;
+use crate::problem::{Metric, Problem, Statistic};
+use crate::workload::{Kind, Workload};
 
 /// The longest horizon to which roots are fitted where an evaluation walks through the series.
 const SERIES_LIMIT: usize = 1 << 13;
@@ -159,10 +159,10 @@ fn partial_fractions(poles: &[f64], zeros: &[f64]) -> Vec<Mode> {
         .collect()
 }
 
-/// What the decoder `b = a/c` is made of.
+/// What the decoder `b = a/c` of one statistic is made of.
 enum Decoder {
-    /// `a = 1/(1 - p x)`, times `1/(1 - β x)` for momentum, of which the gap `1 - β` is kept.
-    Poles { momentum: Option<f64> },
+    /// `a = 1/(1 - p x)`, times `1/(1 - β x)` for momentum; the gaps `1 - p` and `1 - β` are kept.
+    Poles { gap: f64, momentum: Option<f64> },
     /// `a = (1 - x^w)/(1 - x)`, w below the horizon.
     Window(usize),
     /// Any series, and the weight of the squared norm of every row.
@@ -171,7 +171,8 @@ enum Decoder {
 
 /// The error as a function of the roots.
 struct Fit {
-    decoder: Decoder,
+    /// That of every statistic, and how much it counts.
+    decoders: Vec<(f64, Decoder)>,
     /// Roots closer to the unit circle than the workload itself serve nothing: all gaps are above this one.
     floor: f64,
     /// With no more steps than an evaluation walks through.
@@ -181,33 +182,27 @@ struct Fit {
 impl Fit {
     fn new(problem: &Problem) -> Result<Self> {
         let steps = problem.steps();
-        let mut floor = 0.0;
-        let mut length = steps;
-        let decoder = match problem.workload().kind() {
-            Kind::Count => Decoder::Poles { momentum: None },
-            // The schedule scales steps; the Toeplitz matrix behind it has constant rates.
-            Kind::Momentum { beta, .. } => Decoder::Poles { momentum: Some(1.0 - beta) },
-            Kind::Exponential { alpha } => {
-                floor = (alpha - 1.0) / alpha;
-                Decoder::Poles { momentum: None }
-            }
-            Kind::Window { width } if *width >= steps => Decoder::Poles { momentum: None },
-            Kind::Window { width } => Decoder::Window(*width),
-            _ => {
-                length = steps.min(SERIES_LIMIT);
-                let (weights, rows) = toeplitz_part(problem.workload(), length)?;
-                Decoder::Series { weights, rows }
-            }
+        let walks = |one: &Statistic| {
+            let kind = one.workload().kind();
+            matches!(kind, Kind::Average | Kind::Polynomial { .. } | Kind::Weights { .. })
         };
-        Ok(Self { decoder, floor, problem: problem.with_steps(length) })
+        let length = if problem.statistics().iter().any(walks) { steps.min(SERIES_LIMIT) } else { steps };
+        let decoders = problem
+            .statistics()
+            .iter()
+            .map(|one| Ok((one.weight(), Decoder::new(one.workload(), length)?)))
+            .collect::<Result<Vec<_>>>()?;
+        let floor = decoders.iter().map(|(_, decoder)| decoder.gap()).fold(f64::INFINITY, f64::min);
+        Ok(Self { decoders, floor, problem: problem.with_steps(length) })
     }
 
     /// Roots spread evenly in log-odds between one over the memory of the workload and one.
     fn start(&self, buffers: usize) -> Vec<f64> {
-        let memory = match self.decoder {
-            Decoder::Window(width) => width.max(2),
+        let memory = |(_, decoder): &(f64, Decoder)| match decoder {
+            Decoder::Window(width) => (*width).max(2),
             _ => self.problem.steps().max(2),
-        } as f64;
+        };
+        let memory = self.decoders.iter().map(memory).max().unwrap_or(2) as f64;
         let first = if self.floor > 0.0 { -(memory.min(30.0)).ln() } else { 0.5 - memory.ln() };
         let spacing = (0.5 - first).max(1.0) / (2 * buffers) as f64;
         let mut point = vec![spacing.ln(); 2 * buffers];
@@ -246,17 +241,47 @@ impl Fit {
         total
     }
 
-    /// `‖B‖_F²/n` or `max_t ‖b_t‖²`.
+    /// `‖B‖_F²/n` or `max_t ‖b_t‖²`, summed over the statistics.
     fn decoder_norm(&self, roots: &Roots) -> f64 {
         let (steps, metric) = (self.problem.steps(), self.problem.metric());
+        self.decoders.iter().map(|(weight, decoder)| weight * decoder.norm(roots, steps, metric)).sum()
+    }
+}
+
+impl Decoder {
+    fn new(workload: &Workload, steps: usize) -> Result<Self> {
+        Ok(match workload.kind() {
+            Kind::Count => Self::Poles { gap: 0.0, momentum: None },
+            // The schedule scales steps; the Toeplitz matrix behind it has constant rates.
+            Kind::Momentum { beta, .. } => Self::Poles { gap: 0.0, momentum: Some(1.0 - beta) },
+            Kind::Exponential { alpha } => Self::Poles { gap: (alpha - 1.0) / alpha, momentum: None },
+            Kind::Window { width } if *width >= steps => Self::Poles { gap: 0.0, momentum: None },
+            Kind::Window { width } => Self::Window(*width),
+            _ => {
+                let (weights, rows) = toeplitz_part(workload, steps)?;
+                Self::Series { weights, rows }
+            }
+        })
+    }
+
+    /// The distance of the workload's pole from the unit circle, where it has one.
+    fn gap(&self) -> f64 {
+        match self {
+            Self::Poles { gap, .. } => *gap,
+            Self::Window(_) | Self::Series { .. } => 0.0,
+        }
+    }
+
+    /// `‖B‖_F²/n` or `max_t ‖b_t‖²`.
+    fn norm(&self, roots: &Roots, steps: usize, metric: Metric) -> f64 {
         let norm = |geometric: Geometric| match metric {
             Metric::Mse => geometric.rows(steps) / steps as f64,
             Metric::Max => geometric.row(steps),
         };
-        match &self.decoder {
-            Decoder::Poles { momentum } => norm(Geometric::new(roots.decoder_modes(self.floor, *momentum))),
-            Decoder::Window(width) => norm(Geometric::windowed(roots.decoder_modes(0.0, None), *width)),
-            Decoder::Series { weights, rows } => {
+        match self {
+            Self::Poles { gap, momentum } => norm(Geometric::new(roots.decoder_modes(*gap, *momentum))),
+            Self::Window(width) => norm(Geometric::windowed(roots.decoder_modes(0.0, None), *width)),
+            Self::Series { weights, rows } => {
                 let modes = roots.strategy_modes();
                 let mut buffers = vec![0.0; modes.len()];
                 let (mut row_norm, mut total, mut largest) = (0.0, 0.0, 0.0_f64);
@@ -286,7 +311,6 @@ mod tests {
     use super::*;
     use crate::sensitivity::Participation;
     use crate::strategy::{Strategy, unwatched};
-    use crate::workload::Workload;
     use approx::assert_relative_eq;
     use proptest::prelude::*;
 

@@ -1,5 +1,7 @@
 //! The binary tree with every node measured, decoded with inverse-variance weights.
 
+use std::sync::Arc;
+
 use dp_linalg::rational::Sample;
 use dp_linalg::tree::{Node, complete_ancestors, complete_nodes, dyadic_nodes, levels, position};
 use ndarray::{Array2, ArrayView1};
@@ -249,6 +251,10 @@ impl Strategy for Honaker {
                 reason: "its decoder needs later measurements; honaker-online measures the same nodes",
             }),
         }
+    }
+
+    fn reading(&self, workload: &Workload) -> Result<Arc<dyn Strategy>> {
+        Ok(Arc::new(Self { workload: workload.clone(), ..self.clone() }))
     }
 
     fn materialize(&self) -> Result<Factorization> {

@@ -1,10 +1,12 @@
 //! The two trivial strategies: noise on every input, and noise on every output.
 
+use std::sync::Arc;
+
 use ndarray::Array2;
 
 use super::toeplitz::Core;
 use super::{Factorization, Measurement, NoiseFilter, RowNorms, Strategy, check_materializable};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::noise::{Side, UnitNoise};
 use crate::problem::Problem;
 use crate::sensitivity::{self, Participation, Sensitivity};
@@ -103,6 +105,18 @@ impl Strategy for Independent {
             Some(series) => Ok(Measurement::Toeplitz(Core::full(series)?)),
             None => Ok(Measurement::Dense(self.materialize()?.strategy)),
         }
+    }
+
+    fn reading(&self, workload: &Workload) -> Result<Arc<dyn Strategy>> {
+        if self.side == Side::Output {
+            // C is the workload itself: the noise of another is another.
+            return Err(Error::NotApplicable {
+                strategy: self.name(),
+                workload: workload.to_string(),
+                reason: "it measures its own workload",
+            });
+        }
+        Ok(Arc::new(Self { workload: workload.clone(), ..self.clone() }))
     }
 
     fn materialize(&self) -> Result<Factorization> {

@@ -12,6 +12,7 @@ use super::{
 use crate::error::{Error, Result};
 use crate::problem::Problem;
 use crate::sensitivity::Participation;
+use crate::workload::Kind;
 
 /// Defines the methods with their names, once.
 macro_rules! methods {
@@ -134,6 +135,49 @@ impl Method {
             Self::HonakerFull | Self::ScaledSqrt | Self::NormalizedSqrt => 1 << 20,
             Self::OptimalToeplitz => 1 << 17,
             _ => usize::MAX,
+        }
+    }
+
+    /// About how many seconds building and evaluating it takes: measured on one machine, and meant for comparison.
+    ///
+    /// # Example
+    /// ```
+    /// use dp_mechanisms::{Method, Problem, Workload};
+    /// let minutes = Problem::new(Workload::count(), 100_000_000)?;
+    /// assert!(Method::Blt.effort(&minutes) < 1.0 && Method::Sqrt.effort(&minutes) > 10.0);
+    /// # Ok::<(), dp_mechanisms::Error>(())
+    /// ```
+    pub fn effort(self, problem: &Problem) -> f64 {
+        let steps = problem.steps() as f64;
+        let statistics = problem.statistics().len() as f64;
+        let single = problem.times() <= 1;
+        let walked = |kind: &Kind| matches!(kind, Kind::Polynomial { .. } | Kind::Weights { .. });
+        let recurrent = !problem.statistics().iter().any(|one| walked(one.workload().kind()));
+        let only = |wanted: fn(&Kind) -> bool| {
+            single && matches!(problem.statistics(), [one] if wanted(one.workload().kind()))
+        };
+        // Fits at a few thousand steps, whatever the horizon.
+        let tabulated = only(|kind| matches!(kind, Kind::Count | Kind::Average));
+        let fit = if tabulated { 0.0 } else { 0.2 * statistics };
+        // Where there is no closed form, tables of all steps.
+        let leaps = only(|kind| matches!(kind, Kind::Count | Kind::Average | Kind::Exponential { .. }));
+        let tables = if leaps { 0.0 } else { 2e-7 * steps * statistics };
+        // The banded program takes some hundred products where the single one takes a handful of decompositions.
+        let program = if single { 0.7 } else { 10.0 };
+        match self {
+            Self::Identity | Self::Output => 5e-9 * steps * statistics,
+            Self::BinaryTree => 1e-8 * steps * statistics,
+            Self::Blt => 0.01 + if recurrent { tables / 10.0 } else { fit + tables },
+            Self::ScaledBlt => 0.02 + fit + tables,
+            Self::HonakerOnline | Self::HonakerFull => 4e-8 * steps * statistics,
+            Self::Sqrt | Self::Anytime | Self::BandedInverse => 1.5e-7 * steps * statistics,
+            Self::Group => 4e-7 * steps,
+            Self::Banded => 0.1 * statistics + 1.5e-7 * steps * statistics,
+            Self::NormalizedSqrt => 2e-6 * steps * statistics,
+            Self::OptimalToeplitz => 4e-6 * steps * statistics,
+            Self::ScaledSqrt => (1.4e-5 * steps).min(0.3) * statistics + 2e-6 * steps * statistics,
+            Self::Optimal => program * (steps / 1024.0).powi(3),
+            Self::Structured => (program + 0.3) * (steps / 1024.0).powi(3),
         }
     }
 

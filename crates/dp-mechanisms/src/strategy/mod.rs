@@ -26,6 +26,7 @@ pub mod tree;
 mod watch;
 
 use std::fmt;
+use std::sync::Arc;
 
 use ndarray::Array2;
 
@@ -112,6 +113,18 @@ pub trait Strategy: fmt::Debug + Send + Sync {
 
     /// The number of `f64` values a filter of the given dimension keeps.
     fn memory(&self, dimension: usize) -> usize;
+
+    /// The same matrix C and the same noise, read out by another workload: `B = A' C⁻¹`.
+    ///
+    /// # Errors
+    /// [`Error::NotApplicable`] for a strategy whose noise is made for its own workload alone, which is the default.
+    fn reading(&self, workload: &Workload) -> Result<Arc<dyn Strategy>> {
+        Err(Error::NotApplicable {
+            strategy: self.name(),
+            workload: workload.to_string(),
+            reason: "its noise is made for one workload alone",
+        })
+    }
 
     /// A lower bound on the error of every strategy under the participation that this one was built for, if building it
     /// proved one: the metric and the bound.
@@ -224,7 +237,7 @@ pub(crate) fn prefix_sums_of_squares(coefficients: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-/// The candidate of least error, if there is one: `Δ²` under the problem's participation times its metric of the rows.
+/// The candidate of least error for a problem, if there is one.
 ///
 /// # Errors
 /// What the candidates refuse.
@@ -234,8 +247,7 @@ pub(crate) fn least<S: Strategy>(
 ) -> Result<Option<S>> {
     let mut best: Option<(f64, S)> = None;
     for candidate in candidates {
-        let sensitivity = candidate.sensitivity(problem.participation())?;
-        let error = sensitivity.squared * problem.metric().of(&candidate.row_norms()?);
+        let error = problem.error(&candidate)?;
         if best.as_ref().is_none_or(|(least, _)| error < *least) {
             best = Some((error, candidate));
         }

@@ -13,10 +13,10 @@
 use dp_linalg::minimize::{self, Options};
 use dp_linalg::{fft, series};
 
-use super::toeplitz::{Core, ToeplitzStrategy, sqrt_coefficients, toeplitz_part};
+use super::toeplitz::{Core, ToeplitzStrategy, root_coefficients, toeplitz_part};
 use super::{Progress, Watch, least, tell};
 use crate::error::{Result, check_count};
-use crate::problem::{Metric, Problem};
+use crate::problem::{Metric, Problem, Statistic};
 use crate::sensitivity::Participation;
 use crate::workload::{Kind, Workload};
 
@@ -43,7 +43,7 @@ pub fn optimal_toeplitz(problem: &Problem, watch: &mut Watch<'_>) -> Result<Toep
     let bands = problem.participation().separation().min(steps);
     let mut banded = minimize_coefficients(problem, bands, watch)?;
     banded.resize(steps, 0.0);
-    let candidates = [non_increasing(&free), banded, sqrt_coefficients(workload, steps)?];
+    let candidates = [non_increasing(&free), banded, root_coefficients(problem.statistics(), steps)?];
     let candidates = candidates.into_iter().map(strategy).collect::<Result<Vec<_>>>()?;
     match least(candidates, problem)? {
         Some(best) => Ok(best),
@@ -78,10 +78,13 @@ pub(super) fn minimize_coefficients(
     watch: &mut Watch<'_>,
 ) -> Result<Vec<f64>> {
     check_count("bands", bands)?;
-    let (workload, steps) = (problem.workload(), problem.steps());
-    let (weights, rows) = toeplitz_part(workload, steps)?;
-    let importance = importance(workload, &rows, problem.metric());
-    let mut start = sqrt_coefficients(workload, steps)?;
+    let steps = problem.steps();
+    let readouts = problem
+        .statistics()
+        .iter()
+        .map(|one| Readout::new(one, steps, problem.metric()))
+        .collect::<Result<Vec<_>>>()?;
+    let mut start = root_coefficients(problem.statistics(), steps)?;
     start.truncate(bands);
     // The error does not depend on the scale of c.
     let leading = start[0];
@@ -91,13 +94,30 @@ pub(super) fn minimize_coefficients(
     let objective = |point: &[f64], gradient: &mut [f64]| -> Result<f64> {
         tell(watch, Progress::Evaluation)?;
         // What the numeric core refuses is no candidate.
-        Ok(error(point, &weights, &importance, problem.participation(), gradient).unwrap_or(f64::NAN))
+        Ok(error(point, &readouts, problem.participation(), gradient).unwrap_or(f64::NAN))
     };
     let options = Options { iterations: 150, relative_decrease: 1e-9, memory: 10 };
     Ok(minimize::lbfgs(objective, start, options)?.point)
 }
 
-/// `w_k`: how much `b_k²` counts in the error.
+/// What one statistic adds to the error.
+struct Readout {
+    /// Its series a.
+    weights: Vec<f64>,
+    /// `w_k`: how much `b_k²` counts.
+    importance: Vec<f64>,
+}
+
+impl Readout {
+    fn new(statistic: &Statistic, steps: usize, metric: Metric) -> Result<Self> {
+        let (weights, rows) = toeplitz_part(statistic.workload(), steps)?;
+        let mut importance = importance(statistic.workload(), &rows, metric);
+        importance.iter_mut().for_each(|value| *value *= statistic.weight());
+        Ok(Self { weights, importance })
+    }
+}
+
+/// `w_k`: how much `b_k²` counts in the error of a workload.
 fn importance(workload: &Workload, rows: &[f64], metric: Metric) -> Vec<f64> {
     if metric == Metric::Max && *workload.kind() != Kind::Average {
         // The last row holds every coefficient.
@@ -119,18 +139,23 @@ fn importance(workload: &Workload, rows: &[f64], metric: Metric) -> Vec<f64> {
 /// The error at c and its gradient.
 fn error(
     coefficients: &[f64],
-    weights: &[f64],
-    importance: &[f64],
+    readouts: &[Readout],
     participation: Participation,
     gradient: &mut [f64],
 ) -> Result<f64> {
-    let steps = weights.len();
+    let steps = readouts.first().map_or(coefficients.len(), |readout| readout.weights.len());
     let inverse = series::inverse(coefficients, steps)?;
-    let decoder = series::product(weights, &inverse, steps);
-    let ratio = series::product(&decoder, &inverse, steps);
-    let weighted: Vec<f64> = decoder.iter().zip(importance).map(|(b, w)| b * w).collect();
-    let norm: f64 = weighted.iter().zip(&decoder).map(|(x, b)| x * b).sum();
-    let descent = fft::correlate(&weighted, &ratio);
+    let mut norm = 0.0;
+    let mut descent = vec![0.0; steps];
+    for Readout { weights, importance } in readouts {
+        let decoder = series::product(weights, &inverse, steps);
+        let ratio = series::product(&decoder, &inverse, steps);
+        let weighted: Vec<f64> = decoder.iter().zip(importance).map(|(b, w)| b * w).collect();
+        norm += weighted.iter().zip(&decoder).map(|(x, b)| x * b).sum::<f64>();
+        for (sum, value) in descent.iter_mut().zip(fft::correlate(&weighted, &ratio)) {
+            *sum += value;
+        }
+    }
 
     let shifts: Vec<usize> =
         (0..participation.times_within(steps)).map(|time| time * participation.separation()).collect();
@@ -164,13 +189,14 @@ mod tests {
         for (text, participation) in
             [("count", Participation::Single), ("window:5", repeated), ("average", repeated)]
         {
-            let workload: Workload = text.parse().unwrap();
-            let (weights, rows) = toeplitz_part(&workload, 20).unwrap();
-            let importance = importance(&workload, &rows, Metric::Mse);
+            let statistics = [("step", 0.7), (text, 1.0)].map(|(text, weight)| {
+                Readout::new(&Statistic::new(text.parse().unwrap(), weight).unwrap(), 20, Metric::Mse)
+                    .unwrap()
+            });
             let point: Vec<f64> = (0..20).map(|k| 1.0 / f64::from(k + 1)).collect();
             let (mut exact, mut numeric, mut scratch) = ([0.0; 20], [0.0; 20], [0.0; 20]);
-            let value = error(&point, &weights, &importance, participation, &mut exact).unwrap();
-            let function = |x: &[f64]| error(x, &weights, &importance, participation, &mut scratch);
+            let value = error(&point, &statistics, participation, &mut exact).unwrap();
+            let function = |x: &[f64]| error(x, &statistics, participation, &mut scratch);
             assert_eq!(Ok(value), minimize::numeric_gradient(function, &point, 1e-5, &mut numeric));
             for (a, b) in exact.iter().zip(&numeric) {
                 assert_relative_eq!(a, b, epsilon = 1e-7, max_relative = 1e-6);

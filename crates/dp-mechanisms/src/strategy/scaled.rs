@@ -14,11 +14,10 @@ use dp_linalg::minimize::{self, Options};
 use rayon::prelude::*;
 
 use super::optimal_toeplitz::minimize_coefficients;
-use super::toeplitz::{Core, Scaling, ToeplitzStrategy, column_energy, sqrt_coefficients, sqrt_core};
+use super::toeplitz::{Core, Readout, Scaling, ToeplitzStrategy, root_coefficients, root_core};
 use super::{Progress, Watch, least, tell};
 use crate::error::Result;
-use crate::problem::Problem;
-use crate::workload::{Kind, Workload};
+use crate::problem::{Problem, Statistic};
 
 /// The parameters of a row scaling.
 pub type Parameters = [f64; 4];
@@ -56,11 +55,11 @@ pub fn normalized_sqrt(problem: &Problem) -> Result<ToeplitzStrategy> {
     let (workload, steps) = (problem.workload(), problem.steps());
     let of_core =
         |core| ToeplitzStrategy::normalized("normalized-sqrt", workload, steps, core, vec![1.0; steps]);
-    let whole = of_core(sqrt_core(workload, steps)?)?;
+    let whole = of_core(root_core(problem.statistics(), steps)?)?;
     if problem.times() <= 1 {
         return Ok(whole);
     }
-    let mut band = sqrt_coefficients(workload, steps)?;
+    let mut band = root_coefficients(problem.statistics(), steps)?;
     band.truncate(problem.participation().separation());
     Ok(least([of_core(Core::Banded(band))?, whole.clone()], problem)?.unwrap_or(whole))
 }
@@ -76,14 +75,14 @@ pub fn normalized_sqrt(problem: &Problem) -> Result<ToeplitzStrategy> {
 /// Weights whose series has no square root, or a watch that stops the fit.
 pub fn scaled_sqrt(problem: &Problem, watch: &mut Watch<'_>) -> Result<ToeplitzStrategy> {
     let (workload, steps) = (problem.workload(), problem.steps());
-    let core = sqrt_core(workload, steps)?;
-    let rows = row_scaling(&fit(workload, steps, &core, watch)?, steps);
+    let core = root_core(problem.statistics(), steps)?;
+    let rows = row_scaling(&fit(problem.statistics(), steps, &core, watch)?, steps);
     let whole = ToeplitzStrategy::normalized("scaled-sqrt", workload, steps, core, rows)?;
     if problem.times() <= 1 {
         return Ok(whole);
     }
     let separation = problem.participation().separation();
-    let mut root = sqrt_coefficients(workload, steps)?;
+    let mut root = root_coefficients(problem.statistics(), steps)?;
     root.truncate(separation);
     let fitted = minimize_coefficients(problem, separation, watch)?;
     // The best band without scaling is not always the best one with it.
@@ -112,7 +111,7 @@ fn with_band(problem: &Problem, band: Vec<f64>, watch: &mut Watch<'_>) -> Result
     };
     let inverse = core.inverse(length)?;
     let parameters =
-        minimize_error(workload, &inverse, &all_columns(length), vec![0.0; 6], candidate, watch)?;
+        minimize_error(problem.statistics(), &inverse, &all_columns(length), vec![0.0; 6], candidate, watch)?;
     let rows = row_scaling(&[parameters[0], parameters[1], parameters[2], parameters[3]], steps);
     let lengths = block_lengths(&parameters[4..], steps, separation);
     ToeplitzStrategy::of_lengths("scaled-sqrt", workload, steps, Core::Banded(band), rows, lengths)
@@ -139,7 +138,7 @@ fn heaviest_blocks(lengths: &[f64], block: usize, times: usize) -> f64 {
 ///
 /// # Errors
 /// What the numeric core refuses, or a watch that stops the fit.
-pub fn fit(workload: &Workload, steps: usize, core: &Core, watch: &mut Watch<'_>) -> Result<Parameters> {
+pub fn fit(statistics: &[Statistic], steps: usize, core: &Core, watch: &mut Watch<'_>) -> Result<Parameters> {
     let length = steps.min(FIT_LIMIT);
     if length < 2 {
         return Ok([0.0; 4]);
@@ -151,17 +150,17 @@ pub fn fit(workload: &Workload, steps: usize, core: &Core, watch: &mut Watch<'_>
         usable.then(|| (Scaling::normalizing_above(ALL_COLUMNS, &coefficients, rows), 1.0))
     };
     let (inverse, columns) = (core.inverse(length)?, quadrature(length));
-    let point = minimize_error(workload, &inverse, &columns, vec![0.0; 4], normalized, watch)?;
+    let point = minimize_error(statistics, &inverse, &columns, vec![0.0; 4], normalized, watch)?;
     Ok([point[0], point[1], point[2], point[3]])
 }
 
-/// The parameters that minimize `Δ² ‖B‖_F²` over the weighted columns of B, where the candidate says which scaling of the
+/// The parameters that minimize `Δ² Σ w_i ‖B_i‖_F²` over the weighted columns of the decoders B, where the candidate says which scaling of the
 /// core they stand for and its `Δ²`.
 ///
 /// # Errors
 /// What the numeric core refuses, or a watch that stops the fit.
 pub(super) fn minimize_error(
-    workload: &Workload,
+    statistics: &[Statistic],
     inverse: &[f64],
     columns: &[(usize, f64)],
     start: Vec<f64>,
@@ -169,10 +168,10 @@ pub(super) fn minimize_error(
     watch: &mut Watch<'_>,
 ) -> Result<Vec<f64>> {
     let length = inverse.len();
-    let weights = match workload.kind() {
-        Kind::Polynomial { .. } | Kind::Weights { .. } => workload.series(length)?,
-        _ => None,
-    };
+    let readouts = statistics
+        .iter()
+        .map(|one| Ok((one.weight(), Readout::new(one.workload(), length)?)))
+        .collect::<Result<Vec<_>>>()?;
     let error = |parameters: &[f64]| -> f64 {
         let Some((scaling, squared_sensitivity)) = candidate(parameters) else { return f64::INFINITY };
         // Summed in order, not as threads finish: a resumed mechanism must fit the very same parameters.
@@ -181,7 +180,10 @@ pub(super) fn minimize_error(
             .map_init(
                 || vec![0.0; length],
                 |scratch, &(column, weight)| {
-                    weight * column_energy(workload, weights.as_deref(), inverse, &scaling, column, scratch)
+                    let energy = |(share, readout): &(f64, Readout<'_>)| {
+                        share * readout.column_energy(inverse, &scaling, column, scratch)
+                    };
+                    weight * readouts.iter().map(energy).sum::<f64>()
                 },
             )
             .collect();

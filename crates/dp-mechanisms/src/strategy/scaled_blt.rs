@@ -123,7 +123,8 @@ pub fn scaled_blt(problem: &Problem, watch: &mut Watch<'_>) -> Result<ToeplitzSt
     };
     let inverse = small.inverse()?.coefficients(length);
     let columns = scaled::all_columns(length);
-    let parameters = scaled::minimize_error(workload, &inverse, &columns, vec![0.25; 2], candidate, watch)?;
+    let parameters =
+        scaled::minimize_error(problem.statistics(), &inverse, &columns, vec![0.25; 2], candidate, watch)?;
     let (rows, columns) = falling(&parameters, steps);
     let plain = ToeplitzStrategy::plain("scaled-blt", workload, steps, Core::Rational(core.clone()))?;
     let core = Core::Rational(core);
@@ -153,22 +154,30 @@ fn falling(parameters: &[f64], steps: usize) -> (Vec<f64>, Vec<f64>) {
 /// Zero buffers, or as [`scaled_blt`].
 pub fn with_buffers(problem: &Problem, buffers: usize, watch: &mut Watch<'_>) -> Result<ToeplitzStrategy> {
     let (workload, steps) = (problem.workload(), problem.steps());
-    let core = core(workload, steps, buffers, watch)?;
-    let parameters = match (workload.kind(), problem.metric()) {
-        (Kind::Count, Metric::Mse) => tabulated(COUNT_MEAN, steps),
-        (Kind::Count, Metric::Max) => tabulated(COUNT_MAX, steps),
-        (Kind::Average, Metric::Mse) => tabulated(AVERAGE_MEAN, steps),
+    let core = core(problem, buffers, watch)?;
+    let alone = match problem.statistics() {
+        [one] => Some(one.workload().kind()),
+        _ => None,
+    };
+    let parameters = match (alone, problem.metric()) {
+        (Some(Kind::Count), Metric::Mse) => tabulated(COUNT_MEAN, steps),
+        (Some(Kind::Count), Metric::Max) => tabulated(COUNT_MAX, steps),
+        (Some(Kind::Average), Metric::Mse) => tabulated(AVERAGE_MEAN, steps),
         _ => fit(&problem.with_steps(steps.min(FIT_LIMIT)), buffers, watch)?,
     };
     let log_row = |step: usize| scaled::log_row(&parameters, step, steps);
     ToeplitzStrategy::smooth("scaled-blt", workload, steps, core, log_row)
 }
 
-fn core(workload: &Workload, steps: usize, buffers: usize, watch: &mut Watch<'_>) -> Result<Rational> {
+fn core(problem: &Problem, buffers: usize, watch: &mut Watch<'_>) -> Result<Rational> {
+    let once = problem.with_steps(2 * problem.steps()).with_participation(Participation::Single);
+    let once = once.with_metric(Metric::Mse);
     // Row scaling makes the average of the count; the core need not do it once more.
-    let average = *workload.kind() == Kind::Average;
-    let core_of = if average { Workload::count() } else { workload.clone() };
-    blt::fit(&Problem::new(core_of, 2 * steps)?, buffers, watch)
+    let core_of = match problem.statistics() {
+        [one] if *one.workload().kind() == Kind::Average => Problem::new(Workload::count(), once.steps())?,
+        _ => once,
+    };
+    blt::fit(&core_of, buffers, watch)
 }
 
 /// A tabulated row scaling, linear in the logarithm of the horizon between the tabulated ones and beyond.
@@ -184,14 +193,15 @@ fn tabulated(table: &[Parameters], steps: usize) -> Parameters {
 /// # Errors
 /// What the numeric core refuses, or a watch that stops the fit.
 fn fit(problem: &Problem, buffers: usize, watch: &mut Watch<'_>) -> Result<Parameters> {
-    let (workload, steps, metric) = (problem.workload(), problem.steps(), problem.metric());
+    let (steps, metric) = (problem.steps(), problem.metric());
     if steps < 2 {
         return Ok([0.0; 4]);
     }
-    let core = core(workload, steps, buffers, watch)?;
-    if !has_recurrence(workload) {
-        return scaled::fit(workload, steps, &Core::Rational(core), watch);
-    }
+    let core = core(problem, buffers, watch)?;
+    let workload = match problem.statistics() {
+        [one] if has_recurrence(one.workload()) => one.workload(),
+        statistics => return scaled::fit(statistics, steps, &Core::Rational(core), watch),
+    };
     let inverse = core.inverse()?;
     // Squared norms in units of the scale, so that high powers stay within range.
     let power_mean = |parameters: &[f64], exponent: i32, scale: f64| -> f64 {
@@ -267,7 +277,7 @@ mod tests {
             let buffers = blt::default_buffers(steps);
             let problem = problem(&count, steps);
             let fitted = fit(&problem, buffers, &mut unwatched).unwrap();
-            let core = Core::Rational(core(&count, steps, buffers, &mut unwatched).unwrap());
+            let core = Core::Rational(core(&problem, buffers, &mut unwatched).unwrap());
             let best =
                 ToeplitzStrategy::normalized("scaled-blt", &count, steps, core, row_scaling(&fitted, steps))
                     .unwrap();

@@ -1,5 +1,7 @@
 //! The binary tree: a release sums the noise of the dyadic nodes that tile its prefix.
 
+use std::sync::Arc;
+
 use dp_linalg::norms;
 use dp_linalg::rational::Sample;
 use dp_linalg::tree::{Node, dyadic_nodes, levels};
@@ -110,6 +112,10 @@ impl Strategy for BinaryTree {
 
     fn measurement(&self) -> Result<Measurement> {
         Ok(Measurement::LeftNodes)
+    }
+
+    fn reading(&self, workload: &Workload) -> Result<Arc<dyn Strategy>> {
+        Ok(Arc::new(Self { workload: workload.clone(), ..self.clone() }))
     }
 
     fn materialize(&self) -> Result<Factorization> {

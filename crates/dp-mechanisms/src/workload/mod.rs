@@ -2,9 +2,10 @@
 //!
 //! | name | generating function or matrix | state per coordinate |
 //! |---|---|---|
-//! | `count` | `1/(1-x)` | 1 |
+//! | `count`, or `total` | `1/(1-x)` | 1 |
 //! | `average` | `diag(1/t) · count` | 1 |
 //! | `window:W` | `(1-x^W)/(1-x)` | a ring of W |
+//! | `step`, which is `window:1` | 1 | a ring of 1 |
 //! | `exp:A`, A ≥ 1 | `1/(1-x/A)` | 1 |
 //! | `poly:C`, C > 0 | `a_k = (k+1)^{-C}` | the past inputs (no finite recurrence exists) |
 //! | `weights:…` | any finite `a_0 > 0, a_1, …`; zero past the end of the list | the past inputs |
@@ -99,6 +100,11 @@ impl Workload {
     pub fn window(width: usize) -> Result<Self> {
         crate::error::check_count("window width", width)?;
         Ok(Self { kind: Kind::Window { width } })
+    }
+
+    /// The input of every step by itself: the window of one input, `A = I`.
+    pub fn step() -> Self {
+        Self { kind: Kind::Window { width: 1 } }
     }
 
     /// Weights `alpha^{-k}`; `alpha = 1` is the count.
@@ -255,6 +261,7 @@ impl fmt::Display for Workload {
         match &self.kind {
             Kind::Count => formatter.write_str("count"),
             Kind::Average => formatter.write_str("average"),
+            Kind::Window { width: 1 } => formatter.write_str("step"),
             Kind::Window { width } => write!(formatter, "window:{width}"),
             Kind::Exponential { alpha } => write!(formatter, "exp:{alpha}"),
             Kind::Polynomial { power } => write!(formatter, "poly:{power}"),
@@ -267,13 +274,14 @@ impl fmt::Display for Workload {
 impl FromStr for Workload {
     type Err = Error;
 
-    /// Reads `count`, `average`, `window:W`, `exp:A`, `poly:C` and `momentum:B` (constant learning rate 1).
+    /// Reads `count` (or `total`), `average`, `window:W`, `step` (or `window:1`), `exp:A`, `poly:C` and `momentum:B` (constant
+    /// learning rate 1).
     /// Weights come from a file and have no short form.
     fn from_str(text: &str) -> Result<Self> {
         let error = || Error::Parse {
             what: "workload",
             text: text.to_owned(),
-            expected: "count, average, window:W, exp:A, poly:C or momentum:B",
+            expected: "count (or total), average, window:W, step, exp:A, poly:C or momentum:B",
         };
         let (name, value) = match text.split_once(':') {
             Some((name, value)) => (name, Some(value)),
@@ -281,7 +289,8 @@ impl FromStr for Workload {
         };
         let number = || value.and_then(|value| value.parse::<f64>().ok()).ok_or_else(error);
         match (name, value) {
-            ("count", None) => Ok(Self::count()),
+            ("count" | "total", None) => Ok(Self::count()),
+            ("step", None) => Ok(Self::step()),
             ("average", None) => Ok(Self::average()),
             ("window", Some(width)) => Self::window(width.parse().map_err(|_| error())?),
             ("exp", Some(_)) => Self::exponential(number()?),
@@ -367,9 +376,11 @@ mod tests {
 
     #[test]
     fn names_round_trip_and_bad_ones_are_refused() {
-        for text in ["count", "average", "window:32", "exp:1.5", "poly:2", "momentum:0.9"] {
+        for text in ["count", "average", "window:32", "step", "exp:1.5", "poly:2", "momentum:0.9"] {
             assert_eq!(text.parse::<Workload>().unwrap().to_string(), text);
         }
+        assert_eq!("total".parse(), Ok(Workload::count()));
+        assert_eq!("window:1".parse(), Ok(Workload::step()));
         for text in [
             "",
             "counts",
@@ -382,6 +393,8 @@ mod tests {
             "poly:inf",
             "momentum:1",
             "count:3",
+            "total:1",
+            "step:2",
         ] {
             assert!(text.parse::<Workload>().is_err(), "{text}");
         }

@@ -15,11 +15,11 @@ mod repeated;
 use std::sync::Arc;
 
 use dp_linalg::{dense, norms};
-use ndarray::{Array2, Axis};
+use ndarray::{Array2, ArrayView2, Axis, concatenate, s};
 
 pub use program::{Ascent, Certificate, Objective, Optimum, Options, solve};
 
-use super::toeplitz::sqrt_coefficients;
+use super::toeplitz::root_coefficients;
 use super::{Factorization, NoiseFilter, RowNorms, Strategy, Watch, check_materializable, scaled, unwatched};
 use crate::error::Result;
 use crate::problem::{Metric, Problem};
@@ -56,7 +56,8 @@ pub struct Optimal {
 }
 
 impl Optimal {
-    /// The strategy that minimizes an objective for one participation, whatever the problem's metric.
+    /// The strategy that minimizes an objective for one participation, whatever the problem's metric. For several statistics the
+    /// rows of the objective are those of the root of `G = Σ w_i A_iᵀA_i`, whose mean alone has a meaning.
     ///
     /// # Complexity
     /// See [`solve`]; from the start that is chosen here a handful of steps.
@@ -71,16 +72,14 @@ impl Optimal {
     ) -> Result<Self> {
         let (workload, steps) = (problem.workload(), problem.steps());
         check_materializable(steps)?;
-        let matrix = workload.materialize(steps)?;
-        let start = start(workload, steps)?;
-        let optimum = solve(matrix.view(), objective, &start, options, watch)?;
+        let target = target(problem)?;
+        let optimum = solve(target.view(), objective, &start(problem)?, options, watch)?;
         let Optimum { mut strategy, column_weights, certificate, .. } = optimum;
         for mut column in strategy.axis_iter_mut(Axis(1)) {
             let norm = norms::round_up_sum_of_squares(&column.to_vec()).sqrt().next_up();
             column /= norm;
         }
-        let decoder = dense::matmul(matrix.view(), dense::inverse_lower(strategy.view())?.view());
-        let rows = RowNorms::exact(norms::row_squared_norms(decoder.view()).to_vec());
+        let rows = decoder_rows(workload.materialize(steps)?.view(), strategy.view())?;
         Ok(Self {
             workload: workload.clone(),
             strategy: Arc::new(strategy),
@@ -107,25 +106,25 @@ impl Optimal {
     /// # Errors
     /// As [`Optimal::for_objective`].
     pub fn new(problem: &Problem, watch: &mut Watch<'_>) -> Result<Self> {
-        let (workload, steps, metric) = (problem.workload(), problem.steps(), problem.metric());
+        let (workload, steps) = (problem.workload(), problem.steps());
         let participation = problem.participation();
-        let objective = match metric {
-            Metric::Mse => Objective::Mean,
-            Metric::Max => Objective::Max,
+        let objective = match problem.metric() {
+            Metric::Max if !problem.is_joint() => Objective::Max,
+            _ => Objective::Mean,
         };
         let single = Self::for_objective(problem, &objective, Options::default(), watch)?;
         if problem.times() <= 1 {
             return Ok(single);
         }
-        let matrix = workload.materialize(steps)?;
-        let start = repeated_start(workload, steps);
+        let target = target(problem)?;
+        let start = repeated_start(problem);
         let repeated::Banded { strategy, row_weights } =
-            repeated::solve(matrix.view(), &start, problem, watch)?;
-        let weighted = &matrix * &row_weights.mapv(f64::sqrt).insert_axis(Axis(1));
+            repeated::solve(target.view(), &start, problem, watch)?;
+        let weighted = &target * &row_weights.mapv(f64::sqrt).insert_axis(Axis(1));
         let (regular, used) = regular::lower_bound(weighted.view(), strategy.view(), participation, watch)?;
-        let decoder = dense::matmul(matrix.view(), dense::inverse_lower(strategy.view())?.view());
-        let rows = RowNorms::exact(norms::row_squared_norms(decoder.view()).to_vec());
+        let decoder = dense::matmul(target.view(), dense::inverse_lower(strategy.view())?.view());
         let column_weights = bounds::dual_weights(decoder.view(), strategy.view())?;
+        let rows = decoder_rows(workload.materialize(steps)?.view(), strategy.view())?;
         let banded = Self {
             workload: workload.clone(),
             bands: participation.separation(),
@@ -134,10 +133,7 @@ impl Optimal {
             column_weights,
             ..single.clone()
         };
-        let error = |strategy: &Self| -> Result<f64> {
-            Ok(strategy.sensitivity(participation)?.squared * metric.of(&strategy.rows))
-        };
-        let (apart, overlapping) = (error(&banded)?, error(&single)?);
+        let (apart, overlapping) = (problem.error(&banded)?, problem.error(&single)?);
         // More participations only make it harder.
         let lower_bound = regular.max(single.certificate.lower_bound);
         let eigendecompositions = single.certificate.eigendecompositions + used;
@@ -156,6 +152,32 @@ impl Optimal {
     }
 }
 
+/// The squared norms of the rows of `A C⁻¹`.
+fn decoder_rows(workload: ArrayView2<'_, f64>, strategy: ArrayView2<'_, f64>) -> Result<RowNorms> {
+    let decoder = dense::matmul(workload, dense::inverse_lower(strategy)?.view());
+    Ok(RowNorms::exact(norms::row_squared_norms(decoder.view()).to_vec()))
+}
+
+/// The matrix whose rows the program shortens: the workload, or for several statistics the lower-triangular M with
+/// `MᵀM = Σ w_i A_iᵀA_i`, of which `‖M C⁻¹‖_F² = Σ w_i ‖A_i C⁻¹‖_F²`.
+///
+/// # Errors
+/// What the numeric core refuses.
+pub fn target(problem: &Problem) -> Result<Array2<f64>> {
+    let steps = problem.steps();
+    if !problem.is_joint() {
+        return problem.workload().materialize(steps);
+    }
+    let mut stacked = Array2::zeros((steps, 0));
+    for one in problem.statistics() {
+        // Transposed, and the inputs in reverse: the factor `L Lᵀ` of that, turned around, is the wanted `MᵀM`.
+        let part = one.workload().materialize(steps)? * one.weight().sqrt();
+        stacked = concatenate![Axis(1), stacked, part.t().slice(s![..;-1, ..])];
+    }
+    let reversed = dense::lq_lower(stacked.view())?;
+    Ok(reversed.slice(s![..;-1, ..;-1]).t().as_standard_layout().into_owned())
+}
+
 /// Column weights near those of the optimal mean squared error.
 ///
 /// At the optimum they are `diag(X⁻¹ AᵀA X⁻¹)`. Where the dual can be climbed without matrices that is done first; the
@@ -164,37 +186,40 @@ impl Optimal {
 ///
 /// # Errors
 /// What the numeric core refuses.
-pub fn start(workload: &Workload, steps: usize) -> Result<Vec<f64>> {
-    if let Some(bound) = certificate::banded_bound(workload, steps)? {
+pub fn start(problem: &Problem) -> Result<Vec<f64>> {
+    if !problem.is_joint()
+        && let Some(bound) = certificate::banded_bound(problem.workload(), problem.steps())?
+    {
         return Ok(bound.column_weights);
     }
-    scaled_sqrt_start(workload, steps)
+    scaled_sqrt_start(problem)
 }
 
 /// The column weights of the scaled square root, or of the columns of A where it does not exist.
 ///
 /// # Errors
 /// What the numeric core refuses.
-pub fn scaled_sqrt_start(workload: &Workload, steps: usize) -> Result<Vec<f64>> {
+pub fn scaled_sqrt_start(problem: &Problem) -> Result<Vec<f64>> {
     let usable = |weights: &Vec<f64>| weights.iter().all(|weight| weight.is_normal() && *weight > 0.0);
-    let problem = Problem::new(workload.clone(), steps)?;
-    if let Ok(strategy) = scaled::scaled_sqrt(&problem, &mut unwatched) {
-        let Factorization { decoder, strategy } = strategy.materialize()?;
+    let once = problem.clone().with_participation(Participation::Single).with_metric(Metric::Mse);
+    let target = target(problem)?;
+    if let Ok(strategy) = scaled::scaled_sqrt(&once, &mut unwatched) {
+        let strategy = strategy.materialize()?.strategy;
+        let decoder = dense::matmul(target.view(), dense::inverse_lower(strategy.view())?.view());
         let weights = bounds::dual_weights(decoder.view(), strategy.view())?;
         if usable(&weights) {
             return Ok(weights);
         }
     }
-    let columns = norms::column_squared_norms(workload.materialize(steps)?.view());
-    Ok(columns.mapv(f64::sqrt).to_vec())
+    Ok(norms::column_squared_norms(target.view()).mapv(f64::sqrt).to_vec())
 }
 
 /// Coefficients of a Toeplitz strategy to start the banded program from: the square root, or independent noise where it does
 /// not exist.
-fn repeated_start(workload: &Workload, steps: usize) -> Vec<f64> {
-    let mut identity = vec![0.0; steps];
+fn repeated_start(problem: &Problem) -> Vec<f64> {
+    let mut identity = vec![0.0; problem.steps()];
     identity[0] = 1.0;
-    match sqrt_coefficients(workload, steps) {
+    match root_coefficients(problem.statistics(), problem.steps()) {
         Ok(root) if root.iter().all(|coefficient| coefficient.is_finite()) => root,
         _ => identity,
     }
@@ -251,6 +276,12 @@ impl Strategy for Optimal {
 
     fn proven_lower_bound(&self) -> Option<(Metric, f64)> {
         self.proves.map(|metric| (metric, self.certificate.lower_bound))
+    }
+
+    fn reading(&self, workload: &Workload) -> Result<Arc<dyn Strategy>> {
+        let rows = decoder_rows(workload.materialize(self.steps())?.view(), self.strategy.view())?;
+        // What was proved was proved of the problem that it was built for.
+        Ok(Arc::new(Self { workload: workload.clone(), rows, proves: None, ..self.clone() }))
     }
 
     fn materialize(&self) -> Result<Factorization> {

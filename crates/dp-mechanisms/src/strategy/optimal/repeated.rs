@@ -24,7 +24,7 @@ use dp_linalg::{dense, norms};
 use ndarray::{Array1, Array2, ArrayView2, Axis};
 
 use crate::error::Result;
-use crate::problem::Problem;
+use crate::problem::{Metric, Problem};
 use crate::sensitivity;
 use crate::strategy::{Progress, Watch, tell};
 
@@ -53,7 +53,9 @@ pub(super) fn solve(
     problem: &Problem,
     watch: &mut Watch<'_>,
 ) -> Result<Banded> {
-    let (metric, participation) = (problem.metric(), problem.participation());
+    let participation = problem.participation();
+    // The rows of several statistics at once have no largest one.
+    let metric = if problem.is_joint() { Metric::Mse } else { problem.metric() };
     let bands = participation.separation().min(workload.nrows());
     let program = Program { workload, bands, times: problem.times() };
     let mut point = program.start(start);

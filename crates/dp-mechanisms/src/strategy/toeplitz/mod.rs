@@ -15,6 +15,7 @@ mod covariance;
 mod filter;
 mod pieces;
 mod rows;
+mod spectral;
 
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
@@ -32,7 +33,8 @@ use crate::workload::{Kind, Workload};
 
 pub(crate) use covariance::{column_norms, for_each_row_norm, has_recurrence};
 use pieces::Pieces;
-pub(crate) use rows::column_energy;
+pub(crate) use rows::Readout;
+pub(crate) use spectral::{root_coefficients, root_core};
 
 /// A lower-triangular Toeplitz operator, by what makes it cheap to invert on a stream.
 #[derive(Debug, Clone, PartialEq)]
@@ -477,6 +479,10 @@ impl Strategy for ToeplitzStrategy {
         per_coordinate * dimension + shared
     }
 
+    fn reading(&self, workload: &Workload) -> Result<Arc<dyn Strategy>> {
+        Ok(Arc::new(Self { workload: workload.clone(), ..self.clone() }))
+    }
+
     fn measurement(&self) -> Result<Measurement> {
         let core = self.core.clone();
         let Some(scaling) = &self.scaling else { return Ok(Measurement::Toeplitz(core)) };
@@ -594,11 +600,12 @@ pub fn sqrt_core(workload: &Workload, steps: usize) -> Result<Core> {
     Ok(Core::Full { coefficients, inverse })
 }
 
-/// `C = sqrt(A)`: the square root of the workload's generating function, so that `B = C` for a Toeplitz workload.
+/// `C = sqrt(A)`: the square root of the workload's generating function, so that `B = C` for a Toeplitz workload. For several
+/// statistics, the root of the series whose spectrum is `Σ w_i |a_i|²`.
 ///
 /// # Errors
 /// Weights whose series has no square root.
 pub fn sqrt(problem: &Problem) -> Result<ToeplitzStrategy> {
     let (workload, steps) = (problem.workload(), problem.steps());
-    ToeplitzStrategy::plain("sqrt", workload, steps, sqrt_core(workload, steps)?)
+    ToeplitzStrategy::plain("sqrt", workload, steps, root_core(problem.statistics(), steps)?)
 }

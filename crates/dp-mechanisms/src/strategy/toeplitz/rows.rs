@@ -23,8 +23,7 @@ pub(super) fn unscaled(workload: &Workload, mut inverse: Vec<f64>) -> Result<Row
     }
     let average = *workload.kind() == Kind::Average;
     let toeplitz = if average { Workload::count() } else { workload.clone() };
-    let weights = weights_without_recurrence(&toeplitz, steps)?;
-    apply_from(&toeplitz, weights.as_deref(), 0, &mut inverse);
+    Readout::new(&toeplitz, steps)?.apply_from(0, &mut inverse);
     let mut squared = prefix_sums_of_squares(&inverse);
     if average {
         for (index, norm) in squared.iter_mut().enumerate() {
@@ -74,7 +73,7 @@ pub(super) fn scaled(workload: &Workload, inverse: &[f64], scaling: &Scaling) ->
     if steps > EXACT_LIMIT {
         return interpolated(workload, inverse, scaling);
     }
-    let weights = weights_without_recurrence(workload, steps)?;
+    let readout = Readout::new(workload, steps)?;
     // Parts of fixed size, summed in order: the same numbers however many threads there are.
     let part = steps.div_ceil(64);
     let parts: Vec<Array1<f64>> = (0..steps.div_ceil(part))
@@ -82,7 +81,7 @@ pub(super) fn scaled(workload: &Workload, inverse: &[f64], scaling: &Scaling) ->
         .map(|index| {
             let (mut norms, mut column) = (Array1::<f64>::zeros(steps), vec![0.0; steps]);
             for index in index * part..((index + 1) * part).min(steps) {
-                decoder_column(workload, weights.as_deref(), inverse, scaling, index, &mut column);
+                readout.decoder_column(inverse, scaling, index, &mut column);
                 for (norm, value) in norms.iter_mut().zip(&column).skip(index) {
                     *norm += value * value;
                 }
@@ -94,61 +93,76 @@ pub(super) fn scaled(workload: &Workload, inverse: &[f64], scaling: &Scaling) ->
     Ok(RowNorms::exact(squared.to_vec()))
 }
 
-/// The weights of a workload that must be applied by convolution.
-fn weights_without_recurrence(workload: &Workload, steps: usize) -> Result<Option<Vec<f64>>> {
-    match workload.kind() {
-        Kind::Polynomial { .. } | Kind::Weights { .. } => workload.series(steps),
-        _ => Ok(None),
-    }
+/// A workload, ready to be applied to whole columns.
+pub(crate) struct Readout<'a> {
+    workload: &'a Workload,
+    /// The weights of a workload that must be applied by convolution.
+    weights: Option<Vec<f64>>,
 }
 
-/// Column `index` of `B = A D2⁻¹ T⁻¹ D1⁻¹`, from row `index` on (what stands before is left alone).
-fn decoder_column(
-    workload: &Workload,
-    weights: Option<&[f64]>,
-    inverse: &[f64],
-    scaling: &Scaling,
-    index: usize,
-    column: &mut [f64],
-) {
-    let scale = 1.0 / scaling.rows[index];
-    for ((value, coefficient), norm) in
-        column[index..].iter_mut().zip(inverse).zip(&scaling.column_norms[index..])
-    {
-        *value = coefficient * norm * scale;
+impl<'a> Readout<'a> {
+    pub(crate) fn new(workload: &'a Workload, steps: usize) -> Result<Self> {
+        let weights = match workload.kind() {
+            Kind::Polynomial { .. } | Kind::Weights { .. } => workload.series(steps)?,
+            _ => None,
+        };
+        Ok(Self { workload, weights })
     }
-    apply_from(workload, weights, index, column);
-}
 
-/// Applies the workload in place to a vector that is zero before `start`.
-fn apply_from(workload: &Workload, weights: Option<&[f64]>, start: usize, values: &mut [f64]) {
-    let tail = &mut values[start..];
-    match (workload.kind(), weights) {
-        (_, Some(weights)) => {
-            let product = fft::convolve_truncated(weights, tail, tail.len());
-            tail.copy_from_slice(&product);
+    /// Column `index` of `B = A D2⁻¹ T⁻¹ D1⁻¹`, from row `index` on (what stands before is left alone).
+    fn decoder_column(&self, inverse: &[f64], scaling: &Scaling, index: usize, column: &mut [f64]) {
+        let scale = 1.0 / scaling.rows[index];
+        for ((value, coefficient), norm) in
+            column[index..].iter_mut().zip(inverse).zip(&scaling.column_norms[index..])
+        {
+            *value = coefficient * norm * scale;
         }
-        (Kind::Window { width }, _) => {
-            running(tail, 1.0);
-            for index in (*width..tail.len()).rev() {
-                tail[index] -= tail[index - width];
+        self.apply_from(index, column);
+    }
+
+    /// The squared norm of one column of B: what fitting a scaling needs.
+    pub(crate) fn column_energy(
+        &self,
+        inverse: &[f64],
+        scaling: &Scaling,
+        index: usize,
+        scratch: &mut [f64],
+    ) -> f64 {
+        self.decoder_column(inverse, scaling, index, scratch);
+        scratch[index..].iter().map(|value| value * value).sum()
+    }
+
+    /// Applies the workload in place to a vector that is zero before `start`.
+    fn apply_from(&self, start: usize, values: &mut [f64]) {
+        let tail = &mut values[start..];
+        match (self.workload.kind(), &self.weights) {
+            (_, Some(weights)) => {
+                let product = fft::convolve_truncated(weights, tail, tail.len());
+                tail.copy_from_slice(&product);
             }
-        }
-        (Kind::Exponential { alpha }, _) => running(tail, 1.0 / alpha),
-        (Kind::Average, _) => {
-            running(tail, 1.0);
-            for (offset, value) in tail.iter_mut().enumerate() {
-                *value /= (start + offset + 1) as f64;
+            (Kind::Window { width: 1 }, _) => {}
+            (Kind::Window { width }, _) => {
+                running(tail, 1.0);
+                for index in (*width..tail.len()).rev() {
+                    tail[index] -= tail[index - width];
+                }
             }
-        }
-        (Kind::Momentum { beta, .. }, _) => {
-            running(tail, *beta);
-            for (offset, value) in tail.iter_mut().enumerate() {
-                *value *= workload.rate(start + offset);
+            (Kind::Exponential { alpha }, _) => running(tail, 1.0 / alpha),
+            (Kind::Average, _) => {
+                running(tail, 1.0);
+                for (offset, value) in tail.iter_mut().enumerate() {
+                    *value /= (start + offset + 1) as f64;
+                }
             }
-            running(tail, 1.0);
+            (Kind::Momentum { beta, .. }, _) => {
+                running(tail, *beta);
+                for (offset, value) in tail.iter_mut().enumerate() {
+                    *value *= self.workload.rate(start + offset);
+                }
+                running(tail, 1.0);
+            }
+            _ => running(tail, 1.0),
         }
-        _ => running(tail, 1.0),
     }
 }
 
@@ -159,19 +173,6 @@ fn running(values: &mut [f64], decay: f64) {
         sum = sum * decay + *value;
         *value = sum;
     }
-}
-
-/// The squared norm of one column of B for the normalized strategy: what fitting a scaling needs.
-pub(crate) fn column_energy(
-    workload: &Workload,
-    weights: Option<&[f64]>,
-    inverse: &[f64],
-    scaling: &Scaling,
-    index: usize,
-    scratch: &mut [f64],
-) -> f64 {
-    decoder_column(workload, weights, inverse, scaling, index, scratch);
-    scratch[index..].iter().map(|value| value * value).sum()
 }
 
 /// Selected rows of B by FFT, and a cubic through their logarithms in the logit of time.

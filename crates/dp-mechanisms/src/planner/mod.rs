@@ -1,18 +1,24 @@
 //! Choosing a strategy by computation: every applicable one is evaluated, the best is picked, and a lower bound
 //! says how much better any other could be.
+//!
+//! [`evaluate`] compares all strategies, `choice` picks one for what one person can change, and `floor` proves what none
+//! of them can beat.
 
+mod choice;
+mod floor;
+
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::bounds::{self, LowerBound};
-use crate::certificate;
 use crate::error::{Error, Result, check_count};
 use crate::problem::{Metric, Problem};
-use crate::sensitivity::{Footprint, Participation};
-use crate::strategy::{self, Method, Progress, Strategy, Watch, optimal, tell, unwatched};
-use crate::workload::Workload;
+use crate::strategy::{Method, Progress, RowNorms, Strategy, Watch, tell, unwatched};
+
+pub use choice::{COMFORTABLE_MEMORY, best, for_footprint, main_participation};
+pub(crate) use floor::lower_bounds;
 
 /// What is asked of the planner.
 #[derive(Debug, Clone)]
@@ -25,18 +31,28 @@ pub struct Request {
     pub dimension: usize,
     /// The largest number of `f64` values the noise may keep, if limited.
     pub memory: Option<usize>,
-    /// No further strategy is tried once this much time has passed.
+    /// Once this much time has passed and one strategy is known, no further one is tried and the one at hand is given up.
     pub time: Duration,
+    /// Strategies from elsewhere, built for the problem, that are compared with the others.
+    pub others: Vec<Arc<dyn Strategy>>,
 }
 
 impl Request {
     /// All strategies for a problem, for streams of one coordinate.
     pub fn new(problem: Problem) -> Self {
-        Self { problem, method: None, dimension: 1, memory: None, time: Duration::from_secs(20) }
+        Self {
+            problem,
+            method: None,
+            dimension: 1,
+            memory: None,
+            time: Duration::from_secs(20),
+            others: Vec::new(),
+        }
     }
 }
 
-/// One evaluated strategy. `mse` and `max_se` are the factors E2 and E∞, per unit `(ζ/μ)²`.
+/// One evaluated strategy. `mse` and `max_se` are the factors E2 and E∞, per unit `(ζ/μ)²`; for several statistics their
+/// weighted sums.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Evaluation {
     /// The name.
@@ -84,7 +100,7 @@ pub struct Bounds {
 /// What the planner found.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// The workload, as on the command line.
+    /// The workload, as on the command line, or all statistics.
     pub workload: String,
     /// The number of steps.
     pub steps: usize,
@@ -105,14 +121,13 @@ pub struct Report {
     pub strategy: Arc<dyn Strategy>,
 }
 
-/// Up to this many steps the bound is sharpened by one dense dual certificate.
-const CERTIFICATE_LIMIT: usize = 1024;
-
 /// Evaluates the strategies and picks the best.
+///
+/// Strategies are tried in the order of what they are expected to take, whatever the horizon.
 ///
 /// # Complexity
 /// That of building each strategy and of its row norms, and one decomposition of an n×n matrix for the bound up to
-/// 1024 steps; bounded by the requested time between strategies.
+/// 1024 steps; bounded by the requested time.
 ///
 /// # Errors
 /// A dimension of zero, or no strategy that applies within the limits.
@@ -136,24 +151,35 @@ pub fn evaluate_watched(request: &Request, watch: &mut Watch<'_>) -> Result<Repo
     check_count("dimension", request.dimension)?;
     let Request { problem, .. } = request;
     let start = Instant::now();
-    let methods = request.method.as_ref().map_or(Method::ALL, std::slice::from_ref);
+    let mut methods: Vec<Method> = request.method.map_or_else(|| Method::ALL.to_vec(), |method| vec![method]);
+    methods.sort_by(|left, right| left.effort(problem).total_cmp(&right.effort(problem)));
     let mut found: Vec<(Evaluation, Arc<dyn Strategy>)> = Vec::new();
     let mut skipped = Vec::new();
+    for other in &request.others {
+        check_fits(other.as_ref(), problem)?;
+        found.push(evaluate_one(other.name(), request, watch, |_| Ok(Arc::clone(other)))?);
+    }
     let of = methods.len();
     for (position, &method) in methods.iter().enumerate() {
         let name = method.name();
         tell(watch, Progress::Strategy { name, position, of })?;
-        if start.elapsed() > request.time && !found.is_empty() {
-            skipped.push(Skipped { name, reason: "the time limit was reached".to_owned() });
-            continue;
-        }
-        let limit = method.practical_limit(problem.participation());
-        if request.method.is_none() && problem.steps() > limit {
-            let reason = format!("takes too long beyond {limit} steps unless asked for by name");
+        let left = request.time.saturating_sub(start.elapsed());
+        if request.method.is_none()
+            && let Some(reason) = refusal(method, problem, left, found.is_empty())
+        {
             skipped.push(Skipped { name, reason });
             continue;
         }
-        match evaluate_one(method, request, watch) {
+        let mut over = false;
+        let mut timed = |progress| {
+            // What was begun is given up once there is something else to show.
+            if !found.is_empty() && start.elapsed() > request.time {
+                over = true;
+                return ControlFlow::Break(());
+            }
+            watch(progress)
+        };
+        match evaluate_one(name, request, &mut timed, |watch| method.build_watched(problem, watch)) {
             Ok(pair) => match request.memory {
                 Some(limit) if pair.0.memory > limit => {
                     let reason = format!("keeps {} values, above the limit of {limit}", pair.0.memory);
@@ -161,6 +187,7 @@ pub fn evaluate_watched(request: &Request, watch: &mut Watch<'_>) -> Result<Repo
                 }
                 _ => found.push(pair),
             },
+            Err(Error::Interrupted) if over => skipped.push(Skipped { name, reason: OUT_OF_TIME.to_owned() }),
             Err(error) if request.method.is_none() && error != Error::Interrupted => {
                 skipped.push(Skipped { name, reason: error.to_string() });
             }
@@ -183,12 +210,12 @@ pub fn evaluate_watched(request: &Request, watch: &mut Watch<'_>) -> Result<Repo
     let Some((best, strategy)) = found.first() else {
         return Err(Error::NotApplicable {
             strategy: "auto",
-            workload: problem.workload().to_string(),
+            workload: name_of(problem),
             reason: "no strategy fits the memory limit",
         });
     };
     Ok(Report {
-        workload: problem.workload().to_string(),
+        workload: name_of(problem),
         steps: problem.steps(),
         metric: problem.metric(),
         participation: problem.participation().to_string(),
@@ -200,167 +227,78 @@ pub fn evaluate_watched(request: &Request, watch: &mut Watch<'_>) -> Result<Repo
     })
 }
 
+/// Why a strategy that was not given up is not in the table.
+const OUT_OF_TIME: &str = "the time limit was reached";
+
+/// Why the planner does not try a method on its own account, if so.
+fn refusal(method: Method, problem: &Problem, left: Duration, nothing_yet: bool) -> Option<String> {
+    let limit = method.practical_limit(problem.participation());
+    if problem.steps() > limit {
+        return Some(format!("takes too long beyond {limit} steps unless asked for by name"));
+    }
+    if nothing_yet {
+        return None;
+    }
+    if left.is_zero() {
+        return Some(OUT_OF_TIME.to_owned());
+    }
+    let expected = method.effort(problem);
+    (expected > left.as_secs_f64())
+        .then(|| format!("would take about {expected:.0} s, more than is left of the time limit"))
+}
+
+/// The statistics of a problem, as on the command line.
+fn name_of(problem: &Problem) -> String {
+    let names: Vec<String> = problem.statistics().iter().map(|one| one.workload().to_string()).collect();
+    names.join(" + ")
+}
+
+/// Refuses a strategy from elsewhere that was built for something else.
+fn check_fits(strategy: &dyn Strategy, problem: &Problem) -> Result<()> {
+    if strategy.workload() == problem.workload() && strategy.steps() == problem.steps() {
+        return Ok(());
+    }
+    Err(Error::NotApplicable {
+        strategy: strategy.name(),
+        workload: name_of(problem),
+        reason: "it was built for another workload or number of steps",
+    })
+}
+
 fn evaluate_one(
-    method: Method,
+    name: &'static str,
     request: &Request,
     watch: &mut Watch<'_>,
+    build: impl FnOnce(&mut Watch<'_>) -> Result<Arc<dyn Strategy>>,
 ) -> Result<(Evaluation, Arc<dyn Strategy>)> {
     let start = Instant::now();
-    let strategy = method.build_watched(&request.problem, watch)?;
-    let sensitivity = strategy.sensitivity(request.problem.participation())?;
-    let rows = strategy.row_norms()?;
+    let problem = &request.problem;
+    let strategy = build(watch)?;
+    tell(watch, Progress::Evaluation)?;
+    let sensitivity = strategy.sensitivity(problem.participation())?;
+    tell(watch, Progress::Evaluation)?;
+    let rows = problem.row_norms(strategy.as_ref())?;
     let evaluation = Evaluation {
-        name: method.name(),
+        name,
         sensitivity_squared: sensitivity.squared,
         sensitivity_exact: sensitivity.exact,
-        mse: sensitivity.squared * rows.mean(),
-        max_se: sensitivity.squared * rows.max(),
+        mse: sensitivity.squared * problem.total(&rows, Metric::Mse),
+        max_se: sensitivity.squared * problem.total(&rows, Metric::Max),
         gap: f64::NAN,
         memory: strategy.memory(request.dimension),
-        exact: rows.is_exact(),
+        exact: rows.iter().all(RowNorms::is_exact),
         seconds: start.elapsed().as_secs_f64(),
     };
     Ok((evaluation, strategy))
-}
-
-/// Up to this many values, [`for_footprint`] lets a strategy keep one for every step and coordinate.
-pub const COMFORTABLE_MEMORY: u64 = 1 << 20;
-
-/// Beyond this many steps [`for_footprint`] computes no Gram matrix of C.
-const GRAM_COMFORT: usize = 512;
-
-/// [`for_footprint`] is content with a mean squared error this far above what nothing can beat, as a fraction.
-const CONTENT: f64 = 0.005;
-
-/// The strategy with the smallest mean squared error for what one person can change, where every one of `dimension`
-/// coordinates may have a noise filter of its own, as in a [`SparseMechanism`](crate::SparseMechanism).
-///
-/// Strategies are fitted to the [`main_participation`] and judged by their sensitivity under the whole footprint; those
-/// that the proof behind the footprint does not cover are left out. Where steps times coordinates exceed
-/// [`COMFORTABLE_MEMORY`], so are those whose filter remembers every step. Where somebody takes part repeatedly in more than
-/// 512 steps, only Toeplitz strategies remain: any other needs the Gram matrix of C for its sensitivity. Strategies are
-/// tried in the order of what they cost to build, until one is within half a percent of the lower bound.
-///
-/// The choice depends on nothing but the arguments: a release that is continued on a slower machine has it again.
-///
-/// # Complexity
-/// That of the bound, of building the strategies that are tried, and of their row norms.
-///
-/// # Errors
-/// Zero steps, or no strategy that applies.
-pub fn for_footprint(
-    workload: &Workload,
-    steps: usize,
-    footprint: &Footprint,
-    dimension: u64,
-) -> Result<Arc<dyn Strategy>> {
-    let comfortable = dimension.saturating_mul(steps as u64) <= COMFORTABLE_MEMORY;
-    let quick = steps <= GRAM_COMFORT
-        || footprint.terms().iter().all(|term| term.participation.times_within(steps) == 1);
-    let participation = main_participation(footprint);
-    let single = Problem::new(workload.clone(), steps)?;
-    let problem = single.clone().with_participation(participation);
-    let methods = Method::ALL.iter().filter(|method| {
-        steps <= method.practical_limit(participation)
-            && (comfortable || !method.remembers_every_step())
-            && (quick || method.is_toeplitz())
-    });
-    let evaluate = |method: &Method| -> Result<(f64, Arc<dyn Strategy>)> {
-        let strategy = method.build(&problem)?;
-        strategy::check_columns(strategy.as_ref(), footprint)?;
-        let sensitivity =
-            footprint.squared_sensitivity(|participation| strategy.sensitivity(participation))?;
-        Ok((sensitivity.squared * strategy.row_norms()?.mean(), strategy))
-    };
-    // Whoever takes part more often than once has at least the sensitivity of taking part once.
-    let weight: f64 = footprint.terms().iter().map(|term| term.weight * term.weight).sum();
-    let floor = weight * lower_bounds(&single, &[])?.mse;
-    let mut best: Option<(f64, Arc<dyn Strategy>)> = None;
-    for method in methods {
-        // What does not serve the workload or the footprint is no candidate.
-        let Ok((error, strategy)) = evaluate(method) else { continue };
-        if best.as_ref().is_none_or(|(least, _)| error < *least) {
-            best = Some((error, strategy));
-        }
-        if error <= (1.0 + CONTENT) * floor {
-            break;
-        }
-    }
-    best.map(|(_, strategy)| strategy).ok_or_else(|| Error::NotApplicable {
-        strategy: "auto",
-        workload: workload.to_string(),
-        reason: "no strategy serves this workload and what one person can change",
-    })
-}
-
-/// The participation of the heaviest term: what an optimized strategy is fitted to.
-pub fn main_participation(footprint: &Footprint) -> Participation {
-    let heaviest = footprint.terms().iter().max_by(|left, right| left.weight.total_cmp(&right.weight));
-    heaviest.map_or(Participation::Single, |term| term.participation)
-}
-
-/// The best bounds: closed forms, what building the strategies proved, and dual certificates where they are
-/// affordable.
-fn lower_bounds(problem: &Problem, found: &[(Evaluation, Arc<dyn Strategy>)]) -> Result<Bounds> {
-    let (workload, steps, participation) = (problem.workload(), problem.steps(), problem.participation());
-    let closed_form = bounds::mean(workload, steps)?;
-    let mut mean = closed_form.clone();
-    let mut max = bounds::max_above(closed_form.clone(), workload, steps)?;
-    for (metric, value) in found.iter().filter_map(|(_, strategy)| strategy.proven_lower_bound()) {
-        let bound = LowerBound { value, kind: "optimality certificate" };
-        match metric {
-            Metric::Mse => mean = mean.or(bound),
-            Metric::Max => max = max.or(bound),
-        }
-    }
-    let banded = if steps <= certificate::practical_limit(workload) {
-        certificate::banded_bound(workload, steps)?
-    } else {
-        None
-    };
-    // Certificates are proved by column weights, from which follows what several participations add.
-    let raised = |value: f64, weights: &[f64]| LowerBound {
-        value: value * bounds::participation_factor(weights, participation),
-        kind: "dual certificate",
-    };
-    if let Some(bound) = banded {
-        mean = mean.or(raised(bound.lower_bound, &bound.column_weights));
-    } else if steps <= CERTIFICATE_LIMIT {
-        let weights = optimal::scaled_sqrt_start(workload, steps)?;
-        let matrix = workload.materialize(steps)?;
-        mean = mean.or(raised(bounds::dual_certificate(matrix.view(), &weights)?, &weights));
-    }
-    if problem.metric() == Metric::Max
-        && steps <= certificate::practical_limit(workload)
-        && let Some(value) = certificate::banded_max_bound(workload, steps)?
-    {
-        max = max.or(LowerBound { value, kind: "dual certificate" });
-    }
-    // The Schatten bound is the certificate of equal weights.
-    let schatten = closed_form;
-    if schatten.kind != "diagonal" {
-        let block = bounds::block(workload, steps);
-        let columns = steps / block * block;
-        let factor = bounds::equal_participation_factor(columns, participation);
-        let kind = if factor > 1.0 { "schatten, repeated participation" } else { schatten.kind };
-        mean = mean.or(LowerBound { value: schatten.value * factor, kind });
-    }
-    let max = max.or(mean.clone());
-    Ok(Bounds {
-        mse: mean.value,
-        kind: mean.kind.to_owned(),
-        max_se: max.value,
-        max_kind: max.kind.to_owned(),
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::budget::Budget;
-    use crate::sensitivity::{Relation, Term};
+    use crate::sensitivity::{Footprint, Participation, Relation, Term};
     use crate::strategy::Measurement;
-    use std::ops::ControlFlow;
+    use crate::workload::Workload;
 
     fn request(workload: &Workload, steps: usize) -> Request {
         Request::new(Problem::new(workload.clone(), steps).unwrap())
@@ -396,7 +334,8 @@ mod tests {
                 _ => None,
             })
             .collect();
-        assert_eq!(names, Method::ALL.iter().map(|method| method.name()).collect::<Vec<_>>());
+        assert_eq!(names.len(), Method::ALL.len());
+        assert!(Method::ALL.iter().all(|method| names.contains(&method.name())));
         let last = seen.iter().rev().find_map(|progress| match progress {
             Progress::Optimum { gap, .. } => Some(*gap),
             _ => None,
@@ -452,7 +391,7 @@ mod tests {
                     let rivals =
                         Method::ALL.iter().filter(|method| dimension == 1 || !method.remembers_every_step());
                     for error in rivals.filter_map(|method| error(method.name(), &workload).ok()) {
-                        assert!(least <= error * (1.0 + CONTENT), "{text} {dimension}: {}", chosen.name());
+                        assert!(least <= error * 1.005, "{text} {dimension}: {}", chosen.name());
                     }
                 }
             }
@@ -484,5 +423,49 @@ mod tests {
         assert!(report.lower_bound.mse > single.lower_bound.mse);
         assert!(report.strategies[0].mse > single.strategies[0].mse);
         assert!(report.strategies.iter().all(|evaluation| evaluation.gap >= 0.0));
+    }
+
+    #[test]
+    fn what_takes_milliseconds_is_tried_before_what_takes_minutes() {
+        for text in ["count", "exp:1.001"] {
+            let problem = Problem::new(text.parse().unwrap(), 100_000_000).unwrap();
+            let effort = |method: Method| method.effort(&problem);
+            for dear in [Method::Sqrt, Method::Group, Method::Anytime, Method::HonakerOnline] {
+                assert!(effort(Method::ScaledBlt) < effort(dear), "{text} {dear}");
+                assert!(effort(Method::Blt) < effort(dear), "{text} {dear}");
+            }
+        }
+        // With hardly any time at all, what is first is what there is.
+        let problem = Problem::new(Workload::count(), 1 << 26).unwrap();
+        let report = evaluate(&Request { time: Duration::from_nanos(1), ..Request::new(problem) }).unwrap();
+        assert!(["blt", "scaled-blt"].contains(&report.chosen), "{}", report.chosen);
+        assert_eq!(report.strategies.len(), 1);
+    }
+
+    #[test]
+    fn a_strategy_once_begun_is_given_up_when_the_time_is_over() {
+        let problem = Problem::new(Workload::count(), 300).unwrap();
+        let first = Method::Sqrt.build(&problem).unwrap();
+        // Something is known before the first method starts, and no time is left for any.
+        let request = Request {
+            time: Duration::ZERO,
+            others: vec![first],
+            method: Some(Method::Optimal),
+            ..Request::new(problem)
+        };
+        let report = evaluate(&request).unwrap();
+        assert_eq!(report.chosen, "sqrt");
+        assert_eq!(report.skipped, [Skipped { name: "optimal", reason: OUT_OF_TIME.to_owned() }]);
+    }
+
+    #[test]
+    fn strategies_from_elsewhere_stand_in_the_table_if_they_fit() {
+        let problem = Problem::new(Workload::count(), 40).unwrap();
+        let others = vec![Method::Optimal.build(&problem).unwrap()];
+        let alone = Request { method: Some(Method::Sqrt), ..Request::new(problem.clone()) };
+        let report = evaluate(&Request { others: others.clone(), ..alone.clone() }).unwrap();
+        assert_eq!((report.chosen, report.strategies.len()), ("optimal", 2));
+        let longer = Request { problem: Problem::new(Workload::count(), 41).unwrap(), others, ..alone };
+        assert!(matches!(evaluate(&longer), Err(Error::NotApplicable { strategy: "optimal", .. })));
     }
 }

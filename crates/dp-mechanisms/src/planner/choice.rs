@@ -1,0 +1,134 @@
+//! The strategy for what one person can change: the best one, found in the order of what trying it costs.
+
+use std::sync::Arc;
+
+use super::lower_bounds;
+use crate::budget::Budget;
+use crate::error::{Error, Result};
+use crate::plan::Plan;
+use crate::problem::Problem;
+use crate::sensitivity::{Footprint, Participation};
+use crate::strategy::{self, Method, Strategy};
+use crate::workload::Workload;
+
+/// Up to this many values, [`best`] lets a strategy keep one for every step and coordinate.
+pub const COMFORTABLE_MEMORY: u64 = 1 << 20;
+
+/// Beyond this many steps [`best`] computes no Gram matrix of C.
+const GRAM_COMFORT: usize = 512;
+
+/// [`best`] is content with a mean squared error this far above what nothing can beat, as a fraction.
+const CONTENT: f64 = 0.005;
+
+/// Below this many seconds the order in which strategies are tried does not matter.
+const INSTANT: f64 = 0.05;
+
+impl Plan {
+    /// The main door: the strategy of least error for a problem and what one person can change, with the noise that the
+    /// budget demands.
+    ///
+    /// Which strategy it is follows from the arguments alone, so that a release can be continued on another machine. It is
+    /// fitted to the participation of the footprint, whatever that of the problem.
+    ///
+    /// # Privacy
+    /// As for [`Plan::new`]: the choice looks at no data.
+    ///
+    /// # Errors
+    /// As [`best`] and [`Plan::new`].
+    ///
+    /// # Example
+    /// ```
+    /// use dp_mechanisms::{Budget, Footprint, Participation, Plan, Problem, Relation, Workload};
+    /// let footprint = Footprint::scalar(0.0, 1.0, Relation::ZeroOut, Participation::Single)?;
+    /// let year = Problem::new(Workload::count(), 365)?;
+    /// let plan = Plan::best(&year, footprint, Budget::approximate(1.0, 1e-6)?)?;
+    /// assert!(plan.standard_deviation(365).unwrap() < 11.7);
+    /// # Ok::<(), dp_mechanisms::Error>(())
+    /// ```
+    pub fn best(problem: &Problem, footprint: Footprint, budget: Budget) -> Result<Self> {
+        Self::new(best(problem, &footprint, 1)?, footprint, budget)
+    }
+}
+
+/// The strategy with the smallest error for what one person can change, where every one of `dimension` coordinates may have a
+/// noise filter of its own, as in a [`SparseMechanism`](crate::SparseMechanism).
+///
+/// Strategies are fitted to the [`main_participation`] and judged by their sensitivity under the whole footprint; those
+/// that the proof behind the footprint does not cover are left out. Where steps times coordinates exceed
+/// [`COMFORTABLE_MEMORY`], so are those whose filter remembers every step. Where somebody takes part repeatedly in more than
+/// 512 steps, only Toeplitz strategies remain: any other needs the Gram matrix of C for its sensitivity. Strategies are
+/// tried in the order of what they cost to build, until one is within half a percent of the lower bound.
+///
+/// The choice depends on nothing but the arguments: a release that is continued on a slower machine has it again.
+///
+/// # Complexity
+/// That of the bound, of building the strategies that are tried, and of their row norms.
+///
+/// # Errors
+/// No strategy that applies.
+pub fn best(problem: &Problem, footprint: &Footprint, dimension: u64) -> Result<Arc<dyn Strategy>> {
+    let steps = problem.steps();
+    let comfortable = dimension.saturating_mul(steps as u64) <= COMFORTABLE_MEMORY;
+    let quick = steps <= GRAM_COMFORT
+        || footprint.terms().iter().all(|term| term.participation.times_within(steps) == 1);
+    let participation = main_participation(footprint);
+    let single = problem.clone().with_participation(Participation::Single);
+    let problem = single.clone().with_participation(participation);
+    let mut methods: Vec<Method> = Method::ALL
+        .iter()
+        .copied()
+        .filter(|method| {
+            steps <= method.practical_limit(participation)
+                && (comfortable || !method.remembers_every_step())
+                && (quick || method.is_toeplitz())
+        })
+        .collect();
+    let cost = |method: &Method| method.effort(&problem).max(INSTANT);
+    methods.sort_by(|left, right| cost(left).total_cmp(&cost(right)));
+    let evaluate = |method: Method| -> Result<(f64, Arc<dyn Strategy>)> {
+        let strategy = method.build(&problem)?;
+        strategy::check_columns(strategy.as_ref(), footprint)?;
+        let sensitivity =
+            footprint.squared_sensitivity(|participation| strategy.sensitivity(participation))?;
+        let rows = problem.row_norms(strategy.as_ref())?;
+        Ok((sensitivity.squared * problem.total(&rows, problem.metric()), strategy))
+    };
+    // Whoever takes part more often than once has at least the sensitivity of taking part once.
+    let weight: f64 = footprint.terms().iter().map(|term| term.weight * term.weight).sum();
+    let floor = weight * lower_bounds(&single, &[])?.of(problem.metric());
+    let mut best: Option<(f64, Arc<dyn Strategy>)> = None;
+    for method in methods {
+        // What does not serve the workload or the footprint is no candidate.
+        let Ok((error, strategy)) = evaluate(method) else { continue };
+        if best.as_ref().is_none_or(|(least, _)| error < *least) {
+            best = Some((error, strategy));
+        }
+        if error <= (1.0 + CONTENT) * floor {
+            break;
+        }
+    }
+    best.map(|(_, strategy)| strategy).ok_or_else(|| Error::NotApplicable {
+        strategy: "auto",
+        workload: super::name_of(&problem),
+        reason: "no strategy serves this workload and what one person can change",
+    })
+}
+
+/// [`best`] for the mean squared error of one workload.
+///
+/// # Errors
+/// Zero steps, or as [`best`].
+pub fn for_footprint(
+    workload: &Workload,
+    steps: usize,
+    footprint: &Footprint,
+    dimension: u64,
+) -> Result<Arc<dyn Strategy>> {
+    best(&Problem::new(workload.clone(), steps)?, footprint, dimension)
+}
+
+/// The participation of the heaviest term: what an optimized strategy is fitted to.
+pub fn main_participation(footprint: &Footprint) -> Participation {
+    let heaviest = footprint.terms().iter().max_by(|left, right| left.weight.total_cmp(&right.weight));
+    heaviest.map_or(Participation::Single, |term| term.participation)
+}

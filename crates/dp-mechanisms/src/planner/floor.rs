@@ -1,0 +1,115 @@
+//! What no strategy can beat: the best of all bounds that are affordable for a problem.
+
+use std::sync::Arc;
+
+use super::{Bounds, Evaluation};
+use crate::bounds::{self, LowerBound};
+use crate::certificate;
+use crate::error::Result;
+use crate::problem::{Metric, Problem};
+use crate::strategy::{Strategy, optimal};
+
+/// Up to this many steps the bound is sharpened by one dense dual certificate.
+const CERTIFICATE_LIMIT: usize = 1024;
+
+impl Bounds {
+    fn new(mean: &LowerBound, max: &LowerBound) -> Self {
+        Self { mse: mean.value, kind: mean.kind.to_owned(), max_se: max.value, max_kind: max.kind.to_owned() }
+    }
+
+    /// The bound on one metric.
+    pub(crate) fn of(&self, metric: Metric) -> f64 {
+        match metric {
+            Metric::Mse => self.mse,
+            Metric::Max => self.max_se,
+        }
+    }
+}
+
+/// The best bounds: closed forms, what building the strategies proved, and dual certificates where they are
+/// affordable.
+pub(crate) fn lower_bounds(problem: &Problem, found: &[(Evaluation, Arc<dyn Strategy>)]) -> Result<Bounds> {
+    if problem.is_joint() {
+        return joint(problem, found);
+    }
+    let (workload, steps, participation) = (problem.workload(), problem.steps(), problem.participation());
+    let closed_form = bounds::mean(workload, steps)?;
+    let mut mean = closed_form.clone();
+    let mut max = bounds::max_above(closed_form.clone(), workload, steps)?;
+    for (metric, value) in found.iter().filter_map(|(_, strategy)| strategy.proven_lower_bound()) {
+        let bound = LowerBound { value, kind: "optimality certificate" };
+        match metric {
+            Metric::Mse => mean = mean.or(bound),
+            Metric::Max => max = max.or(bound),
+        }
+    }
+    let banded = if steps <= certificate::practical_limit(workload) {
+        certificate::banded_bound(workload, steps)?
+    } else {
+        None
+    };
+    // Certificates are proved by column weights, from which follows what several participations add.
+    let raised = |value: f64, weights: &[f64]| LowerBound {
+        value: value * bounds::participation_factor(weights, participation),
+        kind: "dual certificate",
+    };
+    if let Some(bound) = banded {
+        mean = mean.or(raised(bound.lower_bound, &bound.column_weights));
+    } else if steps <= CERTIFICATE_LIMIT {
+        let weights = optimal::scaled_sqrt_start(problem)?;
+        let matrix = workload.materialize(steps)?;
+        mean = mean.or(raised(bounds::dual_certificate(matrix.view(), &weights)?, &weights));
+    }
+    if problem.metric() == Metric::Max
+        && steps <= certificate::practical_limit(workload)
+        && let Some(value) = certificate::banded_max_bound(workload, steps)?
+    {
+        max = max.or(LowerBound { value, kind: "dual certificate" });
+    }
+    // The Schatten bound is the certificate of equal weights.
+    let schatten = closed_form;
+    if schatten.kind != "diagonal" {
+        let block = bounds::block(workload, steps);
+        let columns = steps / block * block;
+        let factor = bounds::equal_participation_factor(columns, participation);
+        let kind = if factor > 1.0 { "schatten, repeated participation" } else { schatten.kind };
+        mean = mean.or(LowerBound { value: schatten.value * factor, kind });
+    }
+    let max = max.or(mean.clone());
+    Ok(Bounds::new(&mean, &max))
+}
+
+/// What no strategy can beat for several statistics: what none can for each of them, and for all of them together the
+/// certificates of `G = Σ w_i A_iᵀA_i`.
+fn joint(problem: &Problem, found: &[(Evaluation, Arc<dyn Strategy>)]) -> Result<Bounds> {
+    let (steps, participation) = (problem.steps(), problem.participation());
+    let (mut mean, mut max) = (0.0, 0.0);
+    for one in problem.statistics() {
+        let alone = Problem::new(one.workload().clone(), steps)?.with_participation(participation);
+        let bounds = lower_bounds(&alone.with_metric(problem.metric()), &[])?;
+        mean += one.weight() * bounds.mse;
+        max += one.weight() * bounds.max_se;
+    }
+    let apart = |value| LowerBound { value, kind: "each statistic alone" };
+    let mut mean = apart(mean);
+    for (metric, value) in found.iter().filter_map(|(_, strategy)| strategy.proven_lower_bound()) {
+        if metric == Metric::Mse {
+            mean = mean.or(LowerBound { value, kind: "optimality certificate" });
+        }
+    }
+    if mean.kind != "optimality certificate" {
+        if steps <= CERTIFICATE_LIMIT {
+            let weights = optimal::scaled_sqrt_start(problem)?;
+            let value = bounds::dual_certificate(optimal::target(problem)?.view(), &weights)?;
+            let factor = bounds::participation_factor(&weights, participation);
+            mean = mean.or(LowerBound { value: value * factor, kind: "dual certificate" });
+        } else if let Some(value) = bounds::joint_circulant(problem.statistics(), steps)? {
+            let length = steps.min(bounds::CIRCULANT_LIMIT);
+            let factor = bounds::equal_participation_factor(steps / length * length, participation);
+            mean = mean.or(LowerBound { value: value * factor, kind: "circulant" });
+        }
+    }
+    // The sum of the largest is at least the sum of the means.
+    let max = apart(max).or(mean.clone());
+    Ok(Bounds::new(&mean, &max))
+}
