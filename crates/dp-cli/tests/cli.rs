@@ -110,6 +110,31 @@ fn calibration_is_the_exact_one() {
 }
 
 #[test]
+fn several_statistics_are_planned_together_and_compared_with_a_split_budget() {
+    let three =
+        ["plan", "--workload", "total", "--workload", "window:7", "--workload", "step", "--steps", "256"];
+    let arguments =
+        |more: &[&'static str]| three.iter().copied().chain(more.iter().copied()).collect::<Vec<_>>();
+    let found = json(&dp(&arguments(&["--strategy", "optimal", "--json"])));
+    // An independent solution of the dense program, to four digits.
+    for (index, (name, above)) in [("count", 1.384), ("window:7", 1.353), ("step", 1.525)].iter().enumerate()
+    {
+        let one = &found["joint"]["statistics"][index];
+        assert_eq!(one["workload"], *name);
+        assert!((one["above_alone"].as_f64().unwrap() - above).abs() < 6e-4, "{one}");
+        assert!((one["split"].as_f64().unwrap() / one["alone"].as_f64().unwrap() - 3.0).abs() < 1e-12);
+    }
+    assert!(found["joint"]["gap"].as_f64().unwrap() < 2e-6);
+    let shown = dp(&arguments(&["--strategy", "sqrt", "--mu", "1"]));
+    let shown = text(&shown.stdout);
+    for part in ["count + window:7 + step", "times alone", "split budget", "typical deviation"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    assert_refused(&dp(&arguments(&["--weights", "1,2"])), 2, &["2 numbers for 3 statistics"]);
+    assert_refused(&dp(&arguments(&["--weights", "1,2,0"])), 2, &["weight of a statistic"]);
+}
+
+#[test]
 fn plans_print_the_known_errors() {
     let found = json(&dp(&["plan", "--workload", "count", "--steps", "512", "--mu", "0.5", "--json"]));
     assert_eq!(found["workload"], "count");

@@ -1,5 +1,7 @@
 //! `dp plan`: which strategy is best, and how much better any other could be.
 
+mod joint;
+
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
@@ -11,16 +13,23 @@ use serde_json::{Value, json};
 use crate::arguments::{self, BudgetArguments};
 use crate::output::{self, Table};
 
-/// Compare the strategies for a workload and say which is best
+/// Compare the strategies for a workload, or for several at once, and say which is best
 ///
 /// Computes the error of every strategy that serves the workload, beside a lower bound that no strategy can beat. The
 /// errors are factors: multiplied by the square of what one person can change, and divided by μ², they are variances.
 /// With a budget, standard deviations for a change of at most 1 are printed as well.
+///
+/// Several statistics of one stream are planned together: one noise serves them all, each counts in units of the error that
+/// it would have alone, and the table compares that with splitting the budget among them.
 #[derive(Args)]
 pub(crate) struct Plan {
-    /// The statistic: count (running sum), average, window:W, exp:A, poly:C, momentum:B or weights:FILE
-    #[arg(long)]
-    workload: String,
+    /// The statistic: count or total (running sum), step (its value alone), average, window:W, exp:A, poly:C, momentum:B or
+    /// weights:FILE; give it again for several statistics of the same stream
+    #[arg(long, required = true)]
+    workload: Vec<String>,
+    /// How much each of several statistics counts, in their order
+    #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
+    weights: Vec<f64>,
     /// The number of steps
     #[arg(long, value_parser = arguments::steps)]
     steps: usize,
@@ -62,15 +71,25 @@ impl Plan {
             Metric::Mse => dp_mechanisms::Metric::Mse,
             Metric::Max => dp_mechanisms::Metric::Max,
         };
-        let workload = arguments::workload(&self.workload)?;
-        let problem = arguments::problem(&workload, self.steps, self.participation)?.with_metric(metric);
+        let workloads =
+            self.workload.iter().map(|text| arguments::workload(text)).collect::<Result<Vec<_>>>()?;
+        let problem = match &workloads[..] {
+            [workload] if self.weights.is_empty() => {
+                arguments::problem(workload, self.steps, self.participation)?
+            }
+            _ => joint::problem(&workloads, &self.weights, self.steps, self.participation)?,
+        };
         let report = arguments::evaluate(&Request {
-            problem,
+            problem: problem.clone().with_metric(metric),
             method: self.strategy.as_deref().map(arguments::method).transpose()?,
             dimension: self.dimension,
             memory: self.memory,
             time: Duration::from_secs(self.time),
+            others: Vec::new(),
         })?;
+        if problem.is_joint() {
+            return joint::show(problem, &report, mu, self.json);
+        }
         if self.json { output::json(&document(&report, mu)?) } else { print(&report, mu) }
     }
 }
