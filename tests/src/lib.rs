@@ -3,6 +3,11 @@
 // A panic is how a test fails.
 #![allow(clippy::missing_panics_doc)]
 
+/// The program on the first page compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct FirstPage;
+
 pub mod audit;
 pub mod goodness;
 
