@@ -32,8 +32,8 @@ pub(super) struct OnlineConvolution {
     scratch: Vec<u64>,
 }
 
-/// What all coordinates share.
-struct Kernel {
+/// What all coordinates share: the coefficients and their spectra.
+pub(super) struct Kernel {
     coefficients: Vec<i64>,
     fields: Vec<Field>,
     /// Steps in the lowest block.
@@ -62,7 +62,11 @@ struct State {
 impl OnlineConvolution {
     /// `reach` bounds every sum that can arise; it must be below [`super::transform::REACH`].
     pub(super) fn new(coefficients: Vec<i64>, dimension: usize, reach: u128) -> Self {
-        let kernel = Arc::new(Kernel::new(coefficients, reach));
+        Self::with_kernel(Arc::new(Kernel::new(coefficients, reach)), dimension)
+    }
+
+    /// The same with a kernel that others use as well.
+    pub(super) fn with_kernel(kernel: Arc<Kernel>, dimension: usize) -> Self {
         let words = kernel.fields.len();
         let state = || State {
             spectra: kernel
@@ -89,7 +93,7 @@ impl OnlineConvolution {
 }
 
 impl Kernel {
-    fn new(coefficients: Vec<i64>, reach: u128) -> Self {
+    pub(super) fn new(coefficients: Vec<i64>, reach: u128) -> Self {
         let horizon = coefficients.len();
         // Below half of a word, so that no partial sum leaves it.
         let narrow = reach < 1 << 62;

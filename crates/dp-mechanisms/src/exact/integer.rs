@@ -69,6 +69,7 @@ pub struct IntegerStrategy {
     longest: Option<BigUint>,
     /// The largest sum of magnitudes in a row, and in a row of the core times D2.
     reach: [BigUint; 2],
+    bands: usize,
     steps: usize,
     name: &'static str,
     source: Arc<dyn Strategy>,
@@ -144,11 +145,18 @@ impl Source {
         }
         let recursion = core.filter(|core| !matches!(core, Core::Full { .. })).cloned();
         let reach = reach(&entries, steps);
+        let bands = match &entries {
+            Entries::Toeplitz { coefficients, .. } | Entries::Scaled { coefficients, .. } => {
+                bands(coefficients)
+            }
+            _ => steps,
+        };
         Ok(IntegerStrategy {
             entries,
             recursion,
             longest,
             reach,
+            bands,
             steps,
             name: strategy.name(),
             source: strategy.clone(),
@@ -200,7 +208,19 @@ impl IntegerStrategy {
                 *bits = few;
             }
             Entries::LeftNodes { bits } | Entries::AllNodes { bits } => *bits = few,
-            Entries::Scaled { .. } | Entries::Dense { .. } => {}
+            // One bit for what is scaled, and so a factor of 1 or 2.
+            Entries::Scaled { rows, coefficients, columns, bits } => {
+                let parts = [(&mut *rows, 1), (&mut *coefficients, few), (&mut *columns, 1)];
+                for ((values, kept), bits) in parts.into_iter().zip(bits) {
+                    for value in values {
+                        *value = (*value >> (*bits - kept)).max(1);
+                    }
+                    *bits = kept;
+                }
+                coarse.longest =
+                    Energies::new(rows, coefficients).ok().map(|energies| energies.longest(columns));
+            }
+            Entries::Dense { .. } => {}
         }
         // The real inverse is not that of so coarse a matrix.
         coarse.recursion = None;
@@ -252,6 +272,11 @@ impl IntegerStrategy {
         &self.reach[1]
     }
 
+    /// The number of diagonals that are not zero.
+    pub(super) fn bands(&self) -> usize {
+        self.bands
+    }
+
     /// `Δ(C̃)²` for unit changes: the exact integer, or a proven upper bound of it.
     ///
     /// # Privacy
@@ -283,7 +308,7 @@ impl IntegerStrategy {
                     let sums = combined(coefficients, Some(columns), times, separation)?;
                     return energy(sums.iter().zip(rows).map(|(sum, row)| sum.checked_mul((*row).into())));
                 }
-                if bands(coefficients) <= separation {
+                if self.bands() <= separation {
                     return Ok(longest * times);
                 }
                 self.by_gram(participation, longest)

@@ -20,6 +20,7 @@
 //! | `transform`, `convolution` | exact products in prime fields, online |
 //! | `measure`, `noise`, `decode` | `C̃x`, `z`, and the way back |
 //! | `mechanism` | one step after the other |
+//! | `sparse` | many coordinates, measured when somebody asks |
 
 pub mod budget;
 mod convolution;
@@ -30,6 +31,8 @@ mod measure;
 mod mechanism;
 mod noise;
 mod plan;
+#[cfg(test)]
+mod sparse;
 mod transform;
 
 pub use budget::ExactBudget;

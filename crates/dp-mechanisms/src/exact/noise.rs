@@ -14,7 +14,7 @@ pub(super) enum Sampler {
 }
 
 impl Sampler {
-    fn sample<R: CryptoRng + ?Sized>(&self, generator: &mut R) -> i128 {
+    pub(super) fn sample<R: CryptoRng + ?Sized>(&self, generator: &mut R) -> i128 {
         match self {
             Self::Gaussian(sampler) => sampler.sample(generator),
             Self::Laplace(sampler) => sampler.sample(generator),

@@ -2,6 +2,7 @@
 
 mod attack;
 mod privacy;
+mod sparse;
 mod state;
 
 use std::sync::Arc;
@@ -177,6 +178,46 @@ fn sensitivities_are_exact_or_above_for_every_admissible_change() {
     assert!(covered >= 20, "{covered}");
 }
 
+/// Strategies that were built for several participations, against every admissible change of one person.
+#[test]
+fn sensitivities_of_strategies_made_for_repetition_are_exact_or_above() {
+    let n = 9_usize;
+    for text in ["2:4", "3:2", "3:3", "9:1"] {
+        let participation: Participation = text.parse().unwrap();
+        let sets: Vec<Vec<usize>> = (0..1_u32 << n)
+            .map(|set| (0..n).filter(|j| set >> j & 1 == 1).collect::<Vec<usize>>())
+            .filter(|set| set.len() <= participation.times_within(n))
+            .filter(|set| set.windows(2).all(|pair| pair[1] - pair[0] >= participation.separation()))
+            .collect();
+        for name in ["blt", "scaled-blt", "banded", "sqrt", "optimal"] {
+            for workload in ["count", "momentum:0.9"] {
+                let problem = Problem::new(workload.parse().unwrap(), n).unwrap();
+                let problem = problem.with_participation(participation);
+                let strategy = name.parse::<Method>().unwrap().build(&problem).unwrap();
+                let integer = IntegerStrategy::new(&strategy, ENTRY_BITS).unwrap();
+                let bound = BigInt::from(integer.squared_sensitivity(participation).unwrap());
+                let matrix = matrix(&integer);
+                let mut worst = BigInt::ZERO;
+                for set in &sets {
+                    for signs in 0..1_u32 << set.len() {
+                        let moved = matrix.iter().map(|row| {
+                            let parts = set.iter().enumerate();
+                            parts
+                                .map(|(i, j)| if signs >> i & 1 == 1 { -&row[*j] } else { row[*j].clone() })
+                                .sum::<BigInt>()
+                        });
+                        worst = worst.max(moved.map(|value| &value * &value).sum());
+                    }
+                }
+                assert!(bound >= worst, "{name} {workload} {text}: {bound} < {worst}");
+                if name == "blt" || name == "sqrt" {
+                    assert_eq!(bound, worst, "{name} {workload} {text}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn releases_are_the_statistic_plus_noise_of_the_stated_size() {
     for name in Method::ALL.iter().map(|method| method.name()) {
@@ -252,6 +293,27 @@ fn long_horizons_have_the_noise_of_the_idealized_mode() {
         }
         assert!(exact.decoding_bias() < 1e-6, "{name}: {}", exact.decoding_bias());
         assert_eq!(exact.strategy().recursion.is_some(), name != "anytime");
+    }
+}
+
+#[test]
+fn several_participations_cost_what_they_cost_in_the_idealized_mode() {
+    let steps = 200;
+    let budget = crate::Budget::approximate(1.0, 1e-6).unwrap();
+    for text in ["4:50", "3:7"] {
+        let participation: Participation = text.parse().unwrap();
+        let footprint = Footprint::scalar(0.0, 1.0, Relation::ZeroOut, participation).unwrap();
+        for name in
+            ["sqrt", "blt", "scaled-blt", "banded", "optimal", "binary-tree", "honaker-online", "identity"]
+        {
+            let problem = Problem::new(Workload::count(), steps).unwrap().with_participation(participation);
+            let strategy = name.parse::<Method>().unwrap().build(&problem).unwrap();
+            let idealized = crate::Plan::new(strategy.clone(), footprint.clone(), budget).unwrap();
+            let exact = ExactPlan::new(&strategy, footprint.clone(), 1, 1.0, budget.into()).unwrap();
+            let ratio =
+                exact.standard_deviation(steps).unwrap() / idealized.standard_deviation(steps).unwrap();
+            assert!((ratio - 1.0).abs() < 2e-4, "{name} {text}: {ratio}");
+        }
     }
 }
 

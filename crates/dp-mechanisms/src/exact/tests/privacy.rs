@@ -74,8 +74,16 @@ fn variance(plan: &ExactPlan) -> f64 {
 
 #[test]
 fn concentrated_privacy_holds_with_equality_and_fails_with_too_little_noise() {
-    for (name, steps, rho) in [("sqrt", 1, 0.5), ("sqrt", 2, 0.7), ("sqrt", 3, 2.0), ("binary-tree", 3, 1.0)]
-    {
+    for (name, steps, rho) in [
+        ("sqrt", 1, 0.5),
+        ("sqrt", 2, 0.7),
+        ("sqrt", 3, 2.0),
+        ("binary-tree", 3, 1.0),
+        ("blt", 3, 2.0),
+        ("anytime", 2, 0.7),
+        ("scaled-blt", 2, 2.0),
+        ("banded-inverse", 3, 2.0),
+    ] {
         let plan = coarse(name, steps, ExactBudget::ZeroConcentrated { rho });
         let noise =
             |variance: f64| distribution((9.0 * variance.sqrt()) as i64 + 1, |k| -k * k / (2.0 * variance));
@@ -104,7 +112,7 @@ fn concentrated_privacy_holds_with_equality_and_fails_with_too_little_noise() {
 #[test]
 fn approximate_privacy_holds_through_zcdp_and_fails_with_too_little_noise() {
     for (name, steps, epsilon, delta) in
-        [("sqrt", 2, 6.0, 1e-8), ("sqrt", 3, 9.0, 1e-9), ("binary-tree", 3, 6.0, 1e-8)]
+        [("sqrt", 2, 6.0, 1e-8), ("sqrt", 3, 9.0, 1e-9), ("binary-tree", 3, 6.0, 1e-8), ("blt", 2, 6.0, 1e-8)]
     {
         let plan = coarse(name, steps, ExactBudget::Approximate { epsilon, delta });
         let noise =

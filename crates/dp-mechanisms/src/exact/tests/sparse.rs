@@ -1,0 +1,189 @@
+//! Coordinates that are measured when somebody asks: the same law as those that are measured in every step.
+
+use super::*;
+use crate::exact::measure::Measure;
+use crate::exact::sparse::ExactCells;
+use crate::sensitivity::Term;
+
+fn encoded(name: &str, workload: &str, steps: usize) -> crate::Result<ExactPlan> {
+    let term = Term { weight: 1.0, participation: Participation::Single };
+    let footprint = Footprint::encoded(vec![term], Relation::ZeroOut).unwrap();
+    ExactPlan::new(&build(name, workload, steps)?, footprint, 5, 1.0, BUDGET)
+}
+
+/// What a step adds: several coordinates, one of them in every step and one never.
+fn changes(step: usize) -> Vec<(u64, i64)> {
+    vec![((step * 7 % 3) as u64, 1), (3, 2 - (step % 5) as i64), ((step % 2) as u64, 4)]
+}
+
+#[test]
+fn measurements_are_those_of_the_dense_mechanism() {
+    let mut covered = 0;
+    for name in Method::ALL.iter().map(|method| method.name()) {
+        for workload in ["count", "average", "window:9", "exp:1.2"] {
+            let steps = 77;
+            let Ok(plan) = encoded(name, workload, steps) else { continue };
+            covered += 1;
+            let mut dense = Measure::new(plan.shared_strategy(), 5, plan.lattice().magnitude());
+            let mut inputs = vec![Vec::new(); 5];
+            for step in 0..steps {
+                let mut row = [0; 5];
+                for (coordinate, units) in changes(step) {
+                    row[coordinate as usize] += units;
+                }
+                for (inputs, units) in inputs.iter_mut().zip(row) {
+                    if units != 0 {
+                        inputs.push((step, units));
+                    }
+                }
+                let mut expected = vec![0; dense.next_rows().1 * 5];
+                dense.push(&row, &mut expected);
+                for (coordinate, inputs) in inputs.iter().enumerate() {
+                    let mut rows = [0; 64];
+                    let count = super::super::sparse::measure(plan.strategy(), inputs, step, &mut rows);
+                    assert_eq!(count * 5, expected.len(), "{name} {workload}");
+                    let expected: Vec<i128> = expected.iter().skip(coordinate).step_by(5).copied().collect();
+                    assert_eq!(rows[..count], expected, "{name} {workload} at {step}, {coordinate}");
+                }
+            }
+        }
+    }
+    assert!(covered > 40, "{covered}");
+}
+
+#[test]
+fn answers_are_the_decoded_measurements_whenever_they_are_asked_for() {
+    for name in ["sqrt", "blt", "scaled-blt", "binary-tree", "honaker-online", "optimal", "banded-inverse"] {
+        for workload in ["count", "average", "window:9", "exp:1.2"] {
+            let steps = 70;
+            let Ok(plan) = encoded(name, workload, steps) else { continue };
+            let start = || ExactCells::new(&plan, Seed::reproducible(5));
+            let (mut always, mut late) = (start(), start());
+            let far = (1 << 50) - 1;
+            let mut truth = workload.parse::<Workload>().unwrap().stream(steps, 5).unwrap();
+            for step in 0..steps {
+                let mut row = [0.0; 5];
+                for (coordinate, units) in changes(step) {
+                    row[coordinate as usize] += units as f64;
+                    always.add(coordinate, step, units);
+                    late.add(coordinate, step, units);
+                }
+                let mut exact = [0.0; 5];
+                truth.push(&row, &mut exact).unwrap();
+                let deviation = plan.standard_deviation(step + 1).unwrap();
+                for (coordinate, exact) in (0..5).zip(exact) {
+                    let answer = always.ask(coordinate, step + 1).unwrap();
+                    assert_eq!(answer, always.ask(coordinate, step + 1).unwrap());
+                    assert!(
+                        (answer - exact).abs() < 7.0 * deviation,
+                        "{name} {workload} {step}: {answer} {exact}"
+                    );
+                    if step % 23 == 22 || step + 1 == steps {
+                        assert_eq!(
+                            answer,
+                            late.ask(coordinate, step + 1).unwrap(),
+                            "{name} {workload} {step}"
+                        );
+                    }
+                }
+                if step + 1 == steps {
+                    assert_eq!(always.ask(far, steps).unwrap(), late.ask(far, steps).unwrap());
+                    assert_ne!(always.ask(far, steps).unwrap(), always.ask(4, steps).unwrap());
+                }
+            }
+        }
+    }
+}
+
+/// A coordinate that is touched in every step is measured by a convolution from some step on; the answers do not change.
+#[test]
+fn many_inputs_are_measured_as_few_are() {
+    let steps = 2600;
+    for name in ["blt", "scaled-blt"] {
+        let plan = encoded(name, "count", steps).unwrap();
+        let start = || ExactCells::new(&plan, Seed::reproducible(5));
+        let (mut always, mut late) = (start(), start());
+        let mut row = [0; 64];
+        let mut inputs = Vec::new();
+        for step in 0..steps {
+            let units = 3 - (step % 7) as i64 * 2;
+            inputs.push((step, units));
+            always.add(1, step, units);
+            late.add(1, step, units);
+            always.ask(1, step + 1).unwrap();
+            let (_, with_noise) = always.witnesses(step + 1).next().unwrap();
+            super::super::sparse::measure(plan.strategy(), &inputs, step, &mut row);
+            // The noise of one measurement is what is left, and never more than ten deviations.
+            let left = with_noise - row[0] as f64;
+            assert!(left.abs() < 10.0 * plan.noise().variance().sqrt(), "{name} at {step}");
+        }
+        assert_eq!(always.ask(1, steps).unwrap(), late.ask(1, steps).unwrap(), "{name}");
+    }
+}
+
+/// Standardized answers of 3,000 coordinates that nobody touched, in 16 cells of probability 1/16 each, for both mechanisms:
+/// chi-squared with 15 degrees of freedom exceeds 44.3 with probability 1e-4. Noise that is two thirds or three halves as wide
+/// does so by far. The same cells of the one mechanism against the other have 15 degrees of freedom as well.
+#[test]
+fn sparse_and_dense_answers_have_one_law() {
+    let coordinates = 3000;
+    for (name, steps) in [("blt", 40), ("scaled-blt", 40), ("honaker-online", 13)] {
+        let term = Term { weight: 1.0, participation: Participation::Single };
+        let footprint = Footprint::encoded(vec![term], Relation::ZeroOut).unwrap();
+        let strategy = build(name, "count", steps).unwrap();
+        let plan = ExactPlan::new(&strategy, footprint, coordinates, 1.0, BUDGET).unwrap();
+        let deviation = plan.standard_deviation(steps).unwrap();
+        let mut cells = ExactCells::new(&plan, Seed::reproducible(21));
+        let sparse: Vec<f64> =
+            (0..coordinates as u64).map(|index| cells.ask(index, steps).unwrap() / deviation).collect();
+        let mut mechanism = ExactMechanism::reproducible(plan, Seed::reproducible(22)).unwrap();
+        let mut dense = vec![0.0; coordinates];
+        for _ in 0..steps {
+            mechanism.release_units(&vec![0; coordinates], &mut dense).unwrap();
+        }
+        dense.iter_mut().for_each(|value| *value /= deviation);
+        let counts = |answers: &[f64], stretch: f64| {
+            let mut cells = [0.0_f64; 16];
+            for answer in answers {
+                let rank = 0.5 * libm::erfc(-answer * stretch / std::f64::consts::SQRT_2);
+                cells[((rank * 16.0) as usize).min(15)] += 1.0;
+            }
+            cells
+        };
+        let expected = coordinates as f64 / 16.0;
+        let statistic = |answers: &[f64], stretch: f64| {
+            counts(answers, stretch).iter().map(|count| (count - expected).powi(2) / expected).sum::<f64>()
+        };
+        for answers in [&sparse, &dense] {
+            assert!(statistic(answers, 1.0) < 44.3, "{name}: {}", statistic(answers, 1.0));
+            assert!(statistic(answers, 1.5) > 88.6 && statistic(answers, 2.0 / 3.0) > 88.6, "{name}");
+        }
+        let between: f64 = counts(&sparse, 1.0)
+            .iter()
+            .zip(counts(&dense, 1.0))
+            .map(|(a, b)| (a - b).powi(2) / (a + b).max(1.0))
+            .sum();
+        assert!(between < 44.3, "{name}: {between}");
+    }
+}
+
+/// Rows and columns of the noise of one seed are independent of each other: no two entries are equal, and neighbouring columns
+/// are not correlated beyond five deviations.
+#[test]
+fn columns_of_noise_differ() {
+    let plan = encoded("identity", "window:1", 200).unwrap();
+    let mut cells = ExactCells::new(&plan, Seed::reproducible(9));
+    let column = |cells: &mut ExactCells, coordinate: u64| -> Vec<f64> {
+        (1..=200).map(|step| cells.ask(coordinate, step).unwrap()).collect()
+    };
+    let columns: Vec<Vec<f64>> = [0, 1, 2, 1 << 40].map(|coordinate| column(&mut cells, coordinate)).into();
+    let mut all: Vec<u64> = columns.iter().flatten().map(|value| value.to_bits()).collect();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), 800);
+    let deviation = plan.standard_deviation(1).unwrap();
+    for pair in columns.windows(2) {
+        let product: f64 = pair[0].iter().zip(&pair[1]).map(|(a, b)| a * b / (deviation * deviation)).sum();
+        assert!(product.abs() < 5.0 * 200.0_f64.sqrt(), "{product}");
+    }
+}
