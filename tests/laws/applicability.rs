@@ -6,7 +6,7 @@ use dp_mechanisms::{Method, Problem, Workload};
 use dp_tests::{CASES, HORIZONS, workloads};
 
 /// The strategies that exist for any workload at all.
-const UNIVERSAL: [Method; 7] = [
+const UNIVERSAL: [Method; 8] = [
     Method::Optimal,
     Method::Structured,
     Method::Identity,
@@ -14,6 +14,7 @@ const UNIVERSAL: [Method; 7] = [
     Method::BinaryTree,
     Method::HonakerOnline,
     Method::HonakerFull,
+    Method::WeightedTree,
 ];
 
 /// The strategies that exist at least for workloads with a square root, that is, for all Toeplitz ones.

@@ -45,6 +45,34 @@ fn single_participation_is_the_longest_column() {
 }
 
 #[test]
+fn absolute_sensitivity_is_the_longest_column_in_that_norm() {
+    let mut refused = Vec::new();
+    for case in CASES.iter() {
+        let Ok(bound) = case.strategy.absolute_sensitivity(Participation::Single) else {
+            refused.push(case.method);
+            continue;
+        };
+        let matrix = case.strategy.materialize().unwrap().strategy;
+        let absolute = |column: ndarray::ArrayView1<'_, f64>| column.iter().map(|c| c.abs()).sum::<f64>();
+        let longest = matrix.columns().into_iter().map(absolute).fold(0.0, f64::max);
+        let context = format!("{}: {bound} against {longest}", case.context());
+        assert!(bound >= longest * (1.0 - 1e-15), "{context}");
+        assert!(bound <= longest * (1.0 + 1e-9), "{context}");
+        let thrice = Participation::repeated(3, 2).unwrap();
+        let times = thrice.times_within(case.strategy.steps()) as f64;
+        let repeated = case.strategy.absolute_sensitivity(thrice).unwrap();
+        assert!(
+            repeated >= times * bound * (1.0 - 1e-15) && repeated <= times * bound * (1.0 + 1e-12),
+            "{context}"
+        );
+    }
+    // Laplace noise needs a decoder that looks at nothing later.
+    let looks_ahead = [Method::HonakerFull, Method::Group];
+    assert!(refused.iter().all(|method| looks_ahead.contains(method)), "{refused:?}");
+    assert!(refused.contains(&Method::HonakerFull));
+}
+
+#[test]
 fn trees_are_sensitive_once_per_level() {
     let trees = [Method::BinaryTree, Method::HonakerOnline, Method::HonakerFull];
     for case in CASES.iter().filter(|case| trees.contains(&case.method)) {

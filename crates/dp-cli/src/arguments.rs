@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 use dp_mechanisms::exact::ExactBudget;
-use dp_mechanisms::planner::{self, Report, Request};
+use dp_mechanisms::planner::{self, Noise, Report, Request};
 use dp_mechanisms::strategy::Progress;
 use dp_mechanisms::{Budget, Method, Participation, Problem, StateFile, Strategy, Workload};
 
@@ -39,8 +39,8 @@ impl std::error::Error for Usage {}
 #[derive(Args, Clone, Copy)]
 #[command(next_help_heading = "Privacy budget (one of three forms)")]
 pub(crate) struct BudgetArguments {
-    /// ε of (ε, δ)-differential privacy
-    #[arg(long, requires = "delta", allow_negative_numbers = true)]
+    /// ε of (ε, δ)-differential privacy; alone, of pure differential privacy
+    #[arg(long, allow_negative_numbers = true)]
     epsilon: Option<f64>,
     /// δ of (ε, δ)-differential privacy
     #[arg(long, requires = "epsilon", allow_negative_numbers = true)]
@@ -60,9 +60,23 @@ impl BudgetArguments {
             Self { epsilon: Some(epsilon), delta: Some(delta), .. } => Budget::approximate(epsilon, delta),
             Self { rho: Some(rho), .. } => Budget::zero_concentrated(rho),
             Self { mu: Some(mu), .. } => Budget::gaussian(mu),
+            Self { epsilon: Some(_), .. } => {
+                return Err(Usage::error("--epsilon needs --delta here: pure ε takes exact Laplace noise"));
+            }
             _ => return Ok(None),
         };
         budget.map(Some).map_err(Usage::error)
+    }
+
+    /// ε, if it was given without a δ or with one of zero.
+    pub(crate) fn pure(self) -> Result<Option<f64>> {
+        match self {
+            Self { epsilon: Some(epsilon), delta: None | Some(0.0), .. } => {
+                ExactBudget::pure(epsilon).map_err(Usage::error)?;
+                Ok(Some(epsilon))
+            }
+            _ => Ok(None),
+        }
     }
 
     /// The budget, which must have been given.
@@ -87,9 +101,9 @@ impl BudgetArguments {
 
     /// The budget for exact noise: δ may be zero.
     pub(crate) fn exact(self) -> Result<ExactBudget> {
-        match self {
-            Self { epsilon: Some(epsilon), delta: Some(0.0), .. } => ExactBudget::pure(epsilon),
-            _ => Ok(self.required()?.into()),
+        match self.pure()? {
+            Some(epsilon) => ExactBudget::pure(epsilon),
+            None => Ok(self.required()?.into()),
         }
         .map_err(Usage::error)
     }
@@ -277,7 +291,7 @@ pub(crate) fn endless_strategy(
     endless.next().ok_or_else(|| Usage::error("no strategy serves this workload for ever"))
 }
 
-/// A strategy that can be measured on live data; `auto` is the best of them, and a tree where δ is zero.
+/// A strategy that can be measured on live data; `auto` is the best of them for the noise that the budget asks for.
 pub(crate) fn exact_strategy(
     name: &str,
     workload: &Workload,
@@ -287,9 +301,10 @@ pub(crate) fn exact_strategy(
 ) -> Result<Arc<dyn Strategy>> {
     let problem = problem(workload, steps, participation)?;
     let methods = match (name, budget) {
-        ("auto", ExactBudget::Pure { .. }) => vec![Method::HonakerOnline],
         ("auto", _) => {
-            let report = evaluate(&unhurried(problem.clone()))?;
+            let noise =
+                if matches!(budget, ExactBudget::Pure { .. }) { Noise::Laplace } else { Noise::Gaussian };
+            let report = evaluate(&Request { noise, ..unhurried(problem.clone()) })?;
             report.strategies.iter().map(|evaluation| method(evaluation.name)).collect::<Result<_>>()?
         }
         _ => vec![method(name)?],

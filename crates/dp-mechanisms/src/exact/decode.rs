@@ -121,7 +121,7 @@ impl Decoder {
                 let inverse = inverse_series(coefficients, bits[1])?;
                 (Inner::Toeplitz(Box::new(OnlineToeplitz::new(&inverse, dimension)?)), stream()?)
             }
-            (Entries::LeftNodes { .. } | Entries::AllNodes { .. }, None) => {
+            (Entries::LeftNodes { .. } | Entries::AllNodes { .. } | Entries::WeightedNodes { .. }, None) => {
                 let filter = source.noise_filter(dimension)?;
                 let stream = if filter.side() == Side::Input { stream()? } else { None };
                 let rows = Rows { first: 0, dimension, values: vec![0.0; most_rows * dimension] };
@@ -236,9 +236,13 @@ pub(super) fn decoder_row_norms(strategy: &IntegerStrategy) -> Result<RowNorms> 
         // The decoder is that of the real strategy. Trees are not rounded; dense matrices by less than 2^-20 of their largest
         // entry.
         (Entries::Toeplitz { .. }, Some(_))
-        | (Entries::LeftNodes { .. } | Entries::AllNodes { .. } | Entries::Dense { .. }, _) => {
-            strategy.source().row_norms()
-        }
+        | (
+            Entries::LeftNodes { .. }
+            | Entries::AllNodes { .. }
+            | Entries::WeightedNodes { .. }
+            | Entries::Dense { .. },
+            _,
+        ) => strategy.source().row_norms(),
     }
 }
 

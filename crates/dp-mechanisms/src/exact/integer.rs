@@ -21,6 +21,7 @@ use super::transform::{Convolver, LONGEST, REACH};
 use crate::error::{Error, Result};
 use crate::sensitivity::{self, Participation};
 use crate::strategy::toeplitz::Core;
+use crate::strategy::weighted_tree::WeightedNodes;
 use crate::strategy::{
     Measurement, Strategy, check_materializable, has_non_negative_products, refused_columns,
 };
@@ -55,6 +56,8 @@ pub(super) enum Entries {
     LeftNodes { bits: u32 },
     /// `2^bits` times the indicators of all complete nodes, in the order in which they become complete.
     AllNodes { bits: u32 },
+    /// `2^bits` times weighted indicators of nodes, whose weights are multiples of `2^-BITS`.
+    WeightedNodes { nodes: WeightedNodes, bits: u32 },
     /// Rows one after the other, each up to its diagonal.
     Dense { packed: Vec<i64>, bits: u32 },
 }
@@ -129,6 +132,9 @@ impl Source {
             }
             Measurement::LeftNodes => (Entries::LeftNodes { bits }, None, None),
             Measurement::AllNodes => (Entries::AllNodes { bits }, None, None),
+            Measurement::WeightedNodes(nodes) => {
+                (Entries::WeightedNodes { nodes: nodes.clone(), bits }, None, None)
+            }
             Measurement::Dense(matrix) => {
                 if matrix.dim() != (steps, steps) {
                     return Err(refuse("an exact release measures square or tree-shaped matrices only"));
@@ -188,7 +194,7 @@ impl IntegerStrategy {
             Entries::Scaled { rows, coefficients, columns, .. } => {
                 [rows, coefficients, columns].iter().all(|part| non_negative(part))
             }
-            Entries::LeftNodes { .. } | Entries::AllNodes { .. } => true,
+            Entries::LeftNodes { .. } | Entries::AllNodes { .. } | Entries::WeightedNodes { .. } => true,
             Entries::Dense { packed, .. } => {
                 non_negative(packed) || has_non_negative_products(&self.materialize()?)
             }
@@ -208,6 +214,7 @@ impl IntegerStrategy {
                 *bits = few;
             }
             Entries::LeftNodes { bits } | Entries::AllNodes { bits } => *bits = few,
+            Entries::WeightedNodes { bits, .. } => *bits = few.max(WeightedNodes::BITS),
             // One bit for what is scaled, and so a factor of 1 or 2.
             Entries::Scaled { rows, coefficients, columns, bits } => {
                 let parts = [(&mut *rows, 1), (&mut *coefficients, few), (&mut *columns, 1)];
@@ -245,8 +252,9 @@ impl IntegerStrategy {
 
     /// The number of measurements, each with its own noise.
     pub fn measurements(&self) -> usize {
-        match self.entries {
+        match &self.entries {
             Entries::AllNodes { .. } => tree::complete_nodes(self.steps),
+            Entries::WeightedNodes { nodes, .. } => nodes.measurements(),
             _ => self.steps,
         }
     }
@@ -258,6 +266,7 @@ impl IntegerStrategy {
             Entries::Toeplitz { bits, .. }
             | Entries::LeftNodes { bits }
             | Entries::AllNodes { bits }
+            | Entries::WeightedNodes { bits, .. }
             | Entries::Dense { bits, .. } => *bits,
         }
     }
@@ -297,6 +306,10 @@ impl IntegerStrategy {
             Entries::LeftNodes { bits } | Entries::AllNodes { bits } => {
                 let nodes = self.source.sensitivity(participation)?.squared;
                 Ok(ceiling(nodes) << (2 * bits))
+            }
+            Entries::WeightedNodes { nodes, bits } => {
+                let longest = BigUint::from(nodes.squared_sensitivity());
+                Ok((longest << (2 * (bits - WeightedNodes::BITS))) * times * times)
             }
             Entries::Scaled { rows, coefficients, columns, .. } => {
                 let longest = self.longest.clone().unwrap_or_default();
@@ -349,6 +362,7 @@ impl IntegerStrategy {
             Entries::LeftNodes { bits } | Entries::AllNodes { bits } => {
                 BigUint::from(tree::levels(self.steps)) << *bits
             }
+            Entries::WeightedNodes { bits, .. } => BigUint::from(1_u32) << *bits,
             Entries::Scaled { rows, coefficients, columns, .. } => {
                 magnitudes(coefficients) * largest(rows) * largest(columns)
             }
@@ -380,7 +394,9 @@ impl IntegerStrategy {
             Entries::Scaled { rows, coefficients, columns, .. } => lower(&|i, j| {
                 (i128::from(rows[i]) * i128::from(coefficients[i - j]) * i128::from(columns[j])) as f64
             }),
-            Entries::LeftNodes { bits } | Entries::AllNodes { bits } => {
+            Entries::LeftNodes { bits }
+            | Entries::AllNodes { bits }
+            | Entries::WeightedNodes { bits, .. } => {
                 self.source.materialize()?.strategy * 2.0_f64.powi(bits.cast_signed())
             }
             Entries::Dense { packed, .. } => lower(&|i, j| packed[i * (i + 1) / 2 + j] as f64),
@@ -544,7 +560,9 @@ fn reach(entries: &Entries, steps: usize) -> [BigUint; 2] {
             let scaled = sums.iter().zip(rows).map(|(sum, row)| sum * row.unsigned_abs() as f64);
             [ceiling(scaled.fold(0.0, f64::max)), ceiling(sums.iter().copied().fold(0.0, f64::max))]
         }
-        Entries::LeftNodes { bits } | Entries::AllNodes { bits } => same(BigUint::from(steps) << *bits),
+        Entries::LeftNodes { bits } | Entries::AllNodes { bits } | Entries::WeightedNodes { bits, .. } => {
+            same(BigUint::from(steps) << *bits)
+        }
         Entries::Dense { packed, .. } => {
             same(rows_of(packed, steps).map(magnitudes).max().unwrap_or_default())
         }

@@ -8,6 +8,7 @@ use zeroize::Zeroize;
 use super::convolution::OnlineConvolution;
 use super::integer::{Entries, IntegerStrategy};
 use super::transform::REACH;
+use crate::strategy::weighted_tree::{WeightedNodes, WeightedPosition};
 
 /// The state of the measured stream.
 pub(super) struct Measure {
@@ -24,6 +25,8 @@ enum State {
     Convolution { operator: Box<OnlineConvolution>, scaled: Vec<i64> },
     /// The sum of all inputs so far, and its latest value for each number of trailing zeros of the step.
     Nodes { sum: Vec<i128>, latest: Vec<i128> },
+    /// Where the stream stands among weighted nodes, the rows of the latest step, and by level the sum below the open node.
+    Weighted { position: WeightedPosition, latest_rows: usize, open: Vec<i128> },
     /// Sums over rows as they are.
     Rows,
 }
@@ -46,6 +49,11 @@ impl Measure {
             Entries::LeftNodes { .. } | Entries::AllNodes { .. } => {
                 State::Nodes { sum: vec![0; dimension], latest: vec![0; tree::levels(steps) * dimension] }
             }
+            Entries::WeightedNodes { nodes, .. } => State::Weighted {
+                position: nodes.position(),
+                latest_rows: 0,
+                open: vec![0; nodes.levels() * dimension],
+            },
             Entries::Dense { .. } => State::Rows,
         };
         Self { dimension, step: 0, inputs: vec![0; steps * dimension], strategy, state }
@@ -58,26 +66,29 @@ impl Measure {
 
     /// The rows that the next step measures, `(first, number)`.
     pub(super) fn next_rows(&self) -> (usize, usize) {
-        match self.strategy.entries {
-            Entries::AllNodes { .. } => {
+        match (&self.strategy.entries, &self.state) {
+            (Entries::AllNodes { .. }, _) => {
                 (tree::complete_nodes(self.step), (self.step + 1).trailing_zeros() as usize + 1)
             }
+            (_, State::Weighted { position, .. }) => (position.rows(), position.next_rows()),
             _ => (self.step, 1),
         }
     }
 
     /// The number of rows that the latest step measured.
     pub(super) fn latest_rows(&self) -> usize {
-        match self.strategy.entries {
-            Entries::AllNodes { .. } => self.step.trailing_zeros() as usize + 1,
+        match (&self.strategy.entries, &self.state) {
+            (Entries::AllNodes { .. }, _) => self.step.trailing_zeros() as usize + 1,
+            (_, State::Weighted { latest_rows, .. }) => *latest_rows,
             _ => 1,
         }
     }
 
     /// The most rows that a step measures.
     pub(super) fn most_rows(&self) -> usize {
-        match self.strategy.entries {
+        match &self.strategy.entries {
             Entries::AllNodes { .. } => tree::levels(self.strategy.steps()),
+            Entries::WeightedNodes { nodes, .. } => nodes.levels(),
             _ => 1,
         }
     }
@@ -116,6 +127,29 @@ impl Measure {
                 }
                 latest[top * dimension..][..dimension].copy_from_slice(sum);
             }
+            (State::Weighted { position, latest_rows, open }, Entries::WeightedNodes { bits, .. }) => {
+                for level in open.chunks_exact_mut(dimension) {
+                    for (sum, input) in level.iter_mut().zip(input) {
+                        *sum += i128::from(*input);
+                    }
+                }
+                let mut rows = rows.chunks_exact_mut(dimension);
+                *latest_rows = 0;
+                for node in position.next() {
+                    let sums = &mut open[node.level * dimension..][..dimension];
+                    if node.weight > 0
+                        && let Some(row) = rows.next()
+                    {
+                        *latest_rows += 1;
+                        let weight = i128::from(node.weight) << (*bits - WeightedNodes::BITS);
+                        for (value, sum) in row.iter_mut().zip(&*sums) {
+                            *value = weight * sum;
+                        }
+                    }
+                    sums.fill(0);
+                }
+                position.advance();
+            }
             (_, Entries::Dense { packed, .. }) => {
                 let row = &packed[step * (step + 1) / 2..][..=step];
                 for (value, history) in rows.iter_mut().zip(self.inputs.chunks_exact(steps)) {
@@ -123,7 +157,7 @@ impl Measure {
                 }
             }
             // `new` pairs states and entries.
-            (State::Nodes { .. } | State::Rows, _) => {}
+            (State::Nodes { .. } | State::Weighted { .. } | State::Rows, _) => {}
         }
         self.step += 1;
     }
@@ -148,6 +182,7 @@ impl Drop for Measure {
                 sum.zeroize();
                 latest.zeroize();
             }
+            State::Weighted { open, .. } => open.zeroize(),
             State::Rows => {}
         }
     }

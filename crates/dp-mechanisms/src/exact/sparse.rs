@@ -21,6 +21,7 @@ use super::plan::ExactPlan;
 use super::transform::REACH;
 use crate::error::Result;
 use crate::noise::Seed;
+use crate::strategy::weighted_tree::WeightedNodes;
 
 /// Rows of noise per chunk of a column's stream.
 const CHUNK: usize = 64;
@@ -230,8 +231,9 @@ impl Column {
 
 /// The most rows that a step measures.
 fn most_rows(strategy: &IntegerStrategy) -> usize {
-    match strategy.entries {
+    match &strategy.entries {
         Entries::AllNodes { .. } => tree::levels(strategy.steps()),
+        Entries::WeightedNodes { nodes, .. } => nodes.levels(),
         _ => 1,
     }
 }
@@ -278,6 +280,16 @@ pub(super) fn measure(
                 *row = sum << *bits;
             }
             top + 1 - lowest
+        }
+        Entries::WeightedNodes { nodes, bits } => {
+            let mut count = 0;
+            for (node, row) in nodes.measured_at(step).zip(rows.iter_mut()) {
+                let start = inputs.partition_point(|(past, _)| *past < step + 1 - node.leaves);
+                let sum: i128 = inputs[start..until(step)].iter().map(|(_, value)| i128::from(*value)).sum();
+                *row = sum * (i128::from(node.weight) << (*bits - WeightedNodes::BITS));
+                count += 1;
+            }
+            count
         }
         Entries::Dense { packed, .. } => {
             let row = &packed[step * (step + 1) / 2..][..=step];

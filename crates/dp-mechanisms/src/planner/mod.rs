@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use crate::error::{Error, Result, check_count};
 use crate::problem::{Metric, Problem};
+use crate::sensitivity::Sensitivity;
 use crate::strategy::{Method, Progress, RowNorms, Strategy, Watch, tell, unwatched};
 
 pub use choice::{COMFORTABLE_MEMORY, best, for_footprint, main_participation};
@@ -35,6 +36,20 @@ pub struct Request {
     pub time: Duration,
     /// Strategies from elsewhere, built for the problem, that are compared with the others.
     pub others: Vec<Arc<dyn Strategy>>,
+    /// The noise that the budget asks for.
+    pub noise: Noise,
+}
+
+/// What is added to measurements, and hence the norm in which columns of C are measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Noise {
+    /// Gaussian noise: `Δ² = Δ_2²`, and variances are error factors over μ².
+    #[default]
+    Gaussian,
+    /// Laplace noise, of pure ε: `Δ² = Δ_1²`, and variances are twice error factors over ε². Only strategies whose decoder needs
+    /// no later measurements have a guarantee. No ℓ1 norm is below the ℓ2 norm, so the lower bounds hold here as well.
+    Laplace,
 }
 
 impl Request {
@@ -47,6 +62,7 @@ impl Request {
             memory: None,
             time: Duration::from_secs(20),
             others: Vec::new(),
+            noise: Noise::Gaussian,
         }
     }
 }
@@ -170,6 +186,11 @@ pub fn evaluate_watched(request: &Request, watch: &mut Watch<'_>) -> Result<Repo
             skipped.push(Skipped { name, reason });
             continue;
         }
+        let short = method.practical_limit(problem.participation()) == usize::MAX;
+        if request.method.is_none() && request.noise == Noise::Laplace && !short {
+            skipped.push(Skipped { name, reason: "its columns are long in ℓ1".to_owned() });
+            continue;
+        }
         let mut over = false;
         let mut timed = |progress| {
             // What was begun is given up once there is something else to show.
@@ -275,7 +296,14 @@ fn evaluate_one(
     let problem = &request.problem;
     let strategy = build(watch)?;
     tell(watch, Progress::Evaluation)?;
-    let sensitivity = strategy.sensitivity(problem.participation())?;
+    let participation = problem.participation();
+    let sensitivity = match request.noise {
+        Noise::Gaussian => strategy.sensitivity(participation)?,
+        Noise::Laplace => {
+            let absolute = strategy.absolute_sensitivity(participation)?;
+            Sensitivity::upper_bound((absolute * absolute).next_up())
+        }
+    };
     tell(watch, Progress::Evaluation)?;
     let rows = problem.row_norms(strategy.as_ref())?;
     let evaluation = Evaluation {
@@ -351,6 +379,24 @@ mod tests {
                 .map(|(one, other)| Evaluation { seconds: other.seconds, ..one.clone() })
                 .collect::<Vec<_>>()
         );
+    }
+
+    #[test]
+    fn laplace_noise_has_other_strategies() {
+        for (text, steps, best) in
+            [("count", 8, "identity"), ("count", 300, "weighted-tree"), ("window:3", 50, "identity")]
+        {
+            let mut request = request(&text.parse().unwrap(), steps);
+            request.noise = Noise::Laplace;
+            let report = evaluate(&request).unwrap();
+            let identity = report.strategies.iter().find(|one| one.name == "identity").unwrap();
+            // Below some length the weighted tree is the identity, up to the rounding of the bound.
+            let tie = (report.strategies[0].mse / identity.mse - 1.0).abs() < 1e-12;
+            assert!(report.chosen == best || best == "identity" && tie, "{text} {}", report.chosen);
+            // The ℓ2 bound holds, and is far.
+            assert!(report.strategies.iter().all(|one| one.gap >= 0.0));
+            assert!(report.skipped.iter().any(|skipped| skipped.name == "honaker-full"));
+        }
     }
 
     #[test]

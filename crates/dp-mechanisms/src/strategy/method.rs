@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::watch::{Watch, unwatched};
 use super::{
     Strategy, anytime, banded, blt, group, honaker, identity, optimal, optimal_toeplitz, scaled, scaled_blt,
-    structured, toeplitz, tree,
+    structured, toeplitz, tree, weighted_tree,
 };
 use crate::error::{Error, Result};
 use crate::problem::Problem;
@@ -70,6 +70,8 @@ methods! {
     HonakerOnline = "honaker-online",
     /// The binary tree: [`tree::BinaryTree`].
     BinaryTree = "binary-tree",
+    /// A tree of weighted nodes, for Laplace noise: [`weighted_tree::WeightedTree`].
+    WeightedTree = "weighted-tree",
     /// Independent noise on every input: [`identity::Independent::on_input`].
     Identity = "identity",
     /// Independent noise on every release: [`identity::Independent::on_output`].
@@ -118,6 +120,7 @@ impl Method {
             Self::HonakerFull => Arc::new(honaker::Honaker::full(problem)),
             Self::HonakerOnline => Arc::new(honaker::Honaker::online(problem)),
             Self::BinaryTree => Arc::new(tree::BinaryTree::new(problem)),
+            Self::WeightedTree => Arc::new(weighted_tree::WeightedTree::new(problem)),
             Self::Group => Arc::new(group::Group::new(problem)?),
             Self::Anytime => Arc::new(anytime::Anytime::new(problem, anytime::DEFAULT_BETA)?),
             Self::Identity => Arc::new(identity::Independent::on_input(problem)),
@@ -170,6 +173,7 @@ impl Method {
             Self::Blt => 0.01 + if recurrent { tables / 10.0 } else { fit + tables },
             Self::ScaledBlt => 0.02 + fit + tables,
             Self::HonakerOnline | Self::HonakerFull => 4e-8 * steps * statistics,
+            Self::WeightedTree => 0.01 + 4e-8 * steps * statistics,
             Self::Sqrt | Self::Anytime | Self::BandedInverse => 1.5e-7 * steps * statistics,
             Self::Group => 4e-7 * steps,
             Self::Banded => 0.1 * statistics + 1.5e-7 * steps * statistics,

@@ -24,6 +24,7 @@ pub mod structured;
 pub mod toeplitz;
 pub mod tree;
 mod watch;
+pub mod weighted_tree;
 
 use std::fmt;
 use std::sync::Arc;
@@ -69,8 +70,54 @@ pub enum Measurement {
     LeftNodes,
     /// All complete nodes of the binary tree, in the order in which they become complete.
     AllNodes,
+    /// Nodes of a tree with weights, in the order in which they become complete.
+    WeightedNodes(weighted_tree::WeightedNodes),
     /// A lower-triangular matrix without further structure.
     Dense(Array2<f64>),
+}
+
+impl Measurement {
+    /// The largest ℓ1 norm of a column, or an upper bound of it, rounded up.
+    ///
+    /// # Errors
+    /// What the coefficients of the core refuse.
+    fn absolute_column(&self, steps: usize) -> Result<f64> {
+        let column = match self {
+            Self::Toeplitz(core) => core.coefficients(steps)?.iter().map(|value| value.abs()).sum(),
+            Self::Scaled { rows, core, columns } => {
+                scaled_absolute_column(rows, &core.coefficients(steps)?, columns.as_deref())
+            }
+            Self::LeftNodes | Self::AllNodes => return Ok(dp_linalg::tree::levels(steps) as f64),
+            Self::WeightedNodes(_) => return Ok(1.0),
+            Self::Dense(matrix) => {
+                let column = |column: ndarray::ArrayView1<'_, f64>| column.iter().map(|c| c.abs()).sum();
+                matrix.columns().into_iter().map(column).fold(0.0, f64::max)
+            }
+        };
+        // Additions of numbers of one sign round by at most half a unit each.
+        Ok(column * (1.0 + (steps as f64 + 8.0) * f64::EPSILON))
+    }
+}
+
+/// An upper bound on the ℓ1 norms of the columns of `D1 · T · D2`, whose ℓ2 norms are 1 where D2 is not given: exact up to
+/// [`MATERIALIZE_LIMIT`] steps, and by what the diagonals hold at most beyond.
+fn scaled_absolute_column(rows: &[f64], coefficients: &[f64], columns: Option<&[f64]>) -> f64 {
+    let steps = rows.len();
+    let largest = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
+    if steps > MATERIALIZE_LIMIT {
+        let sum: f64 = coefficients.iter().map(|value| value.abs()).sum();
+        return columns.map_or((steps as f64).sqrt(), |columns| sum * largest(rows) * largest(columns));
+    }
+    let column = |j: usize| {
+        let (mut absolute, mut squared) = (0.0, 0.0);
+        for (row, coefficient) in rows[j..].iter().zip(coefficients) {
+            let entry = row * coefficient;
+            absolute += entry.abs();
+            squared += entry * entry;
+        }
+        absolute * columns.map_or_else(|| 1.0 / squared.sqrt(), |columns| columns[j])
+    };
+    (0..steps).map(column).fold(0.0, f64::max)
 }
 
 /// A factorization `A = B C` of a workload over a known number of steps.
@@ -89,6 +136,30 @@ pub trait Strategy: fmt::Debug + Send + Sync {
     /// # Errors
     /// When no proven bound can be computed (too large a matrix).
     fn sensitivity(&self, participation: Participation) -> Result<Sensitivity>;
+
+    /// `Δ_1(C) = max ‖Σ ± C[:,j]‖_1` for unit changes, or a proven upper bound, rounded up: what Laplace noise of a pure
+    /// budget grows with.
+    ///
+    /// # Privacy
+    /// Several participations add up at most the longest columns, whatever their signs.
+    ///
+    /// # Errors
+    /// A decoder that needs later measurements, for which Laplace noise has no guarantee on adaptive streams, or too large
+    /// a matrix.
+    fn absolute_sensitivity(&self, participation: Participation) -> Result<f64> {
+        let times = participation.times_within(self.steps()) as f64;
+        let measurement = self.measurement()?;
+        if let Measurement::Dense(matrix) = &measurement
+            && (!matrix.is_square() || matrix.indexed_iter().any(|((i, j), entry)| j > i && *entry != 0.0))
+        {
+            return Err(Error::NotApplicable {
+                strategy: self.name(),
+                workload: self.workload().to_string(),
+                reason: "Laplace noise protects adaptive streams only where no measurement needs later inputs",
+            });
+        }
+        Ok((times * measurement.absolute_column(self.steps())?).next_up())
+    }
 
     /// `‖b_t‖²` for every step.
     ///
@@ -164,7 +235,7 @@ pub(crate) fn check_columns(strategy: &dyn Strategy, footprint: &Footprint) -> R
         Ok(Measurement::Toeplitz(core) | Measurement::Scaled { core, .. }) => {
             non_negative(&core.coefficients(strategy.steps())?)
         }
-        Ok(Measurement::LeftNodes | Measurement::AllNodes) => true,
+        Ok(Measurement::LeftNodes | Measurement::AllNodes | Measurement::WeightedNodes(_)) => true,
         Ok(Measurement::Dense(matrix)) => has_non_negative_products(&matrix),
         // What cannot be measured live can still be looked at.
         Err(_) => strategy.materialize().is_ok_and(|factors| has_non_negative_products(&factors.strategy)),

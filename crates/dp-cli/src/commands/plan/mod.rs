@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use clap::{Args, ValueEnum};
 use dp_mechanisms::Participation;
-use dp_mechanisms::planner::{Report, Request};
+use dp_mechanisms::planner::{Noise, Report, Request};
 use serde_json::{Value, json};
 
 use crate::arguments::{self, BudgetArguments};
@@ -17,7 +17,8 @@ use crate::output::{self, Table};
 ///
 /// Computes the error of every strategy that serves the workload, beside a lower bound that no strategy can beat. The
 /// errors are factors: multiplied by the square of what one person can change, and divided by μ², they are variances.
-/// With a budget, standard deviations for a change of at most 1 are printed as well.
+/// With a budget, standard deviations for a change of at most 1 are printed as well. An ε without δ asks for pure
+/// differential privacy, hence for Laplace noise, and strategies are compared by their ℓ1 sensitivity.
 ///
 /// Several statistics of one stream are planned together: one noise serves them all, each counts in units of the error that
 /// it would have alone, and the table compares that with splitting the budget among them.
@@ -66,7 +67,11 @@ enum Metric {
 
 impl Plan {
     pub(crate) fn run(&self) -> Result<()> {
-        let mu = self.budget.optional()?.map(|budget| budget.mu());
+        let (noise, mu) = match self.budget.pure()? {
+            // A Laplace variable of scale 1/ε has the variance 2/ε².
+            Some(epsilon) => (Noise::Laplace, Some(epsilon / std::f64::consts::SQRT_2)),
+            None => (Noise::Gaussian, self.budget.optional()?.map(|budget| budget.mu())),
+        };
         let metric = match self.metric {
             Metric::Mse => dp_mechanisms::Metric::Mse,
             Metric::Max => dp_mechanisms::Metric::Max,
@@ -86,6 +91,7 @@ impl Plan {
             memory: self.memory,
             time: Duration::from_secs(self.time),
             others: Vec::new(),
+            noise,
         })?;
         if problem.is_joint() {
             return joint::show(problem, &report, mu, self.json);

@@ -47,6 +47,16 @@ fn matrix(strategy: &IntegerStrategy) -> Vec<Vec<BigInt>> {
             lower(&|i, j| BigInt::from(rows[i]) * coefficients[i - j] * columns[j])
         }
         Entries::Dense { packed, .. } => lower(&|i, j| packed[i * (i + 1) / 2 + j].into()),
+        Entries::WeightedNodes { bits, .. } => {
+            // Weights have few bits: the products are exact.
+            let nodes = strategy.materialize().unwrap();
+            assert!(
+                nodes.iter().all(|entry| entry.fract() == 0.0 && *entry <= 2.0_f64.powi(bits.cast_signed()))
+            );
+            let row =
+                |row: ndarray::ArrayView1<'_, f64>| row.iter().map(|entry| (*entry as i64).into()).collect();
+            nodes.rows().into_iter().map(row).collect()
+        }
         Entries::LeftNodes { bits } | Entries::AllNodes { bits } => {
             let nodes = strategy.source().materialize().unwrap().strategy;
             nodes
