@@ -167,6 +167,17 @@ fn plans_print_the_known_errors() {
 }
 
 #[test]
+fn pure_epsilon_is_planned_in_the_absolute_norm() {
+    let report = json(&dp(&["plan", "--workload", "count", "--steps", "1024", "--epsilon", "1", "--json"]));
+    assert_eq!(report["chosen"], "weighted-tree");
+    let best = &report["strategies"][0];
+    let mean = best["mse"].as_f64().unwrap();
+    assert!(mean < 105.0 && mean > 101.0, "{mean}");
+    assert!(near(&best["standard_deviation"], (2.0 * mean).sqrt()));
+    assert!(report["lower_bound"]["mse"].as_f64().unwrap() < mean);
+}
+
+#[test]
 fn bad_budgets_are_usage_errors() {
     for arguments in [
         &["calibrate"][..],
