@@ -11,7 +11,7 @@ use dp_apps::histogram::{Change, Histogram, Rules, Universe};
 use dp_apps::substrings::Substrings;
 use dp_apps::substrings::dictionary::Dictionary;
 use dp_apps::{Counts, Encoding};
-use dp_mechanisms::{Budget, Relation, Workload, planner};
+use dp_mechanisms::{Budget, Relation, Seed, Workload, planner};
 
 const STEPS: usize = 4096;
 
@@ -60,12 +60,15 @@ fn stream<E: Encoding + Clone>(
     for every in [64, 1] {
         group.bench_function(format!("{name}, ten answers every {every}"), |bencher| {
             bencher.iter_batched(
-                || Counts::new(encoding.clone(), strategy.clone(), budget).expect("the plan is valid"),
+                || {
+                    Counts::new(encoding.clone(), strategy.clone(), budget, Seed::reproducible(1))
+                        .expect("the plan is valid")
+                },
                 |mut counts| {
                     let mut sum = 0.0;
                     for event in events {
-                        let release = counts.push(event).expect("the event is valid");
-                        if release.step % every == 0 {
+                        let step = counts.push(event).expect("the event is valid");
+                        if step % every == 0 {
                             for coordinate in 0..10 {
                                 sum += counts.ask(coordinate).expect("the coordinate exists").value;
                             }

@@ -4,7 +4,6 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use dp_mechanisms::exact::{ExactMechanism, ExactPlan};
 use dp_mechanisms::{
     Budget, Footprint, Mechanism, Method, Participation, Plan, Problem, Relation, Seed, Workload,
 };
@@ -15,8 +14,6 @@ fn whole_streams(c: &mut Criterion) {
     for (method, steps) in [
         (Method::Sqrt, 1_usize << 16),
         (Method::Sqrt, 1 << 20),
-        (Method::Blt, 1 << 20),
-        (Method::ScaledBlt, 1 << 20),
         (Method::ScaledSqrt, 1 << 16),
         (Method::BinaryTree, 1 << 16),
         (Method::BinaryTree, 1 << 20),
@@ -30,7 +27,7 @@ fn whole_streams(c: &mut Criterion) {
         let id = |mode: &str| BenchmarkId::new(format!("{method} {mode}"), steps);
         group.bench_function(id("idealized"), |b| {
             b.iter(|| {
-                let mut mechanism = Mechanism::reproducible(idealized.clone(), 1, Seed::reproducible(1))
+                let mut mechanism = Mechanism::new(idealized.clone(), Seed::reproducible(1))
                     .expect("the dimension is positive");
                 let mut output = [0.0];
                 for step in 0..steps {
@@ -40,13 +37,10 @@ fn whole_streams(c: &mut Criterion) {
             });
         });
         for (mode, grid) in [("exact, whole numbers", 1.0), ("exact, grid of 2^-16", 1.0 / 65536.0)] {
-            let budget = budget.into();
-            let plan =
-                ExactPlan::new(&strategy, footprint.clone(), 1, grid, budget).expect("it can be calibrated");
+            let plan = Plan::exact(&strategy, footprint.clone(), budget, grid).expect("it can be calibrated");
             group.bench_function(id(mode), |b| {
                 b.iter(|| {
-                    let mut mechanism =
-                        ExactMechanism::reproducible(plan.clone(), Seed::reproducible(1)).expect("it fits");
+                    let mut mechanism = Mechanism::new(plan.clone(), Seed::reproducible(1)).expect("it fits");
                     let mut output = [0.0];
                     for step in 0..steps {
                         mechanism.release(&[(step % 2) as f64], &mut output).expect("within the horizon");

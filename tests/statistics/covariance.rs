@@ -42,7 +42,7 @@ fn released(case: &Case) -> Array2<f64> {
     let plan = Plan::new(case.strategy.clone(), footprint, Budget::gaussian(MU).unwrap()).unwrap();
     draws(case.strategy.steps(), |seed, block| {
         let mut mechanism =
-            Mechanism::reproducible(plan.clone(), DIMENSION, Seed::reproducible(seed)).unwrap();
+            Mechanism::new(plan.clone().of_dimension(DIMENSION).unwrap(), Seed::reproducible(seed)).unwrap();
         for row in block.rows_mut() {
             mechanism.release(&[0.0; DIMENSION], row.into_slice().unwrap()).unwrap();
         }

@@ -86,8 +86,7 @@ impl Game {
     fn start(&self, seed: Seed) -> PrivateGradients {
         let (strategy, clipping) = (self.strategy.clone(), self.clipping.clone());
         let (relation, participation) = (self.relation, self.participation);
-        PrivateGradients::reproducible(strategy, clipping, TABLES, relation, participation, self.budget, seed)
-            .unwrap()
+        PrivateGradients::new(strategy, clipping, TABLES, relation, participation, self.budget, seed).unwrap()
     }
 
     /// One run with the bit of every canary set to `bit`. The adversary sees every noisy sum and then chooses, for each

@@ -24,7 +24,7 @@ fn noise_that_repeats_after_the_horizon_cancels() {
     let claim = Budget::gaussian(1.0).unwrap();
     let audit = audit(&claim, 200, 1e-5, |bit, seed| {
         let mut once_around = |first: f64| {
-            let mut mechanism = Mechanism::reproducible(plan.clone(), 1, Seed::reproducible(seed)).unwrap();
+            let mut mechanism = Mechanism::new(plan.clone(), Seed::reproducible(seed)).unwrap();
             let mut last = [0.0];
             for input in [first, 1.0, 0.0, 1.0] {
                 mechanism.release(&[input], &mut last).unwrap();
@@ -92,7 +92,7 @@ fn a_seed_that_can_be_guessed_gives_the_data_away() {
             output[0]
         })
     };
-    let guessed = |number| Mechanism::reproducible(plan.clone(), 1, Seed::reproducible(number)).unwrap();
+    let guessed = |number| Mechanism::new(plan.clone(), Seed::reproducible(number)).unwrap();
     // With the right seed, releases minus noise are small integers that go up by 0 or 1.
     let explains = |releases: [f64; 4], number: u64| {
         let noise = run(guessed(number), [0.0; 4]);
@@ -103,7 +103,8 @@ fn a_seed_that_can_be_guessed_gives_the_data_away() {
     let seeds = 1 << 12;
     let weak = run(guessed(2718), [1.0, 0.0, 1.0, 1.0]);
     assert_eq!((0..seeds).filter(|number| explains(weak, *number)).collect::<Vec<u64>>(), [2718]);
-    let system = || run(Mechanism::new(plan.clone(), 1).unwrap(), [1.0, 0.0, 1.0, 1.0]);
+    let system =
+        || run(Mechanism::new(plan.clone(), Seed::from_system().unwrap()).unwrap(), [1.0, 0.0, 1.0, 1.0]);
     let (first, second) = (system(), system());
     assert!((0..seeds).all(|number| !explains(first, number)));
     assert!(first.iter().zip(second).all(|(a, b)| (a - b).abs() > 0.0), "two mechanisms, one noise");

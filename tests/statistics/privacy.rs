@@ -84,7 +84,7 @@ fn audit_plan(plan: &Plan, claim: &Budget) -> (Audit, f64) {
         let mut scores = Vec::with_capacity(ROUNDS);
         for batch in 0..(ROUNDS / TABLES) as u64 {
             let seed = Seed::reproducible(2 * batch + u64::from(bit));
-            let mut mechanism = Mechanism::reproducible(plan.clone(), TABLES, seed).unwrap();
+            let mut mechanism = Mechanism::new(plan.clone().of_dimension(TABLES).unwrap(), seed).unwrap();
             let mut games: Vec<(f64, Vec<f64>)> = vec![(0.0, Vec::new()); TABLES];
             let (mut inputs, mut outputs) = ([0.0; TABLES], [0.0; TABLES]);
             for step in 0..plan.steps() {
@@ -207,7 +207,8 @@ fn a_scalar_mechanism_keeps_its_promise_game_by_game() {
         let decoder = plan.strategy().materialize().unwrap().decoder;
         let adversary = Adversary::new(&workload, &(decoder * plan.sigma()));
         audit(&claim, 4096, ALPHA, |bit, seed| {
-            let mut mechanism = Mechanism::reproducible(plan.clone(), 1, Seed::reproducible(seed)).unwrap();
+            let mut mechanism =
+                Mechanism::new(plan.clone().of_dimension(1).unwrap(), Seed::reproducible(seed)).unwrap();
             play(&adversary, &workload, bit, |_, input| {
                 let mut output = [0.0];
                 mechanism.release(&[input], &mut output).unwrap();

@@ -14,8 +14,8 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let encoding = CutEncoding::with_weights(club.node_count(), 0.0, 1.0)?;
     let count = Method::NormalizedSqrt.build(&Problem::new(Workload::count(), WEEKS)?)?;
     let plan = Plan::new(count, encoding.footprint(Relation::ZeroOut)?, Budget::approximate(1.0, 1e-6)?)?;
-    // A published seed, so that the story is the same for every reader: use `Mechanism::new` for real messages.
-    let mut mechanism = Mechanism::reproducible(plan, encoding.dimension(), Seed::reproducible(1977))?;
+    // A published seed, so that the story is the same for every reader: use `Seed::from_system` for real messages.
+    let mut mechanism = Mechanism::new(plan.of_dimension(encoding.dimension())?, Seed::reproducible(1977))?;
 
     // Those who stayed with the instructor (0), and those who left with the administrator (33).
     let instructor: Vec<usize> =
@@ -35,10 +35,11 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
             messages.extend(std::iter::repeat_n(EdgeUpdate::new(u, v, 1.0), written));
         }
         encoding.encode(&messages, &mut input)?;
-        let release = mechanism.release(&input, &mut released)?;
+        let step = mechanism.release(&input, &mut released)?;
         truth.iter_mut().zip(&input).for_each(|(total, new)| *total += new);
         if week % 13 == 0 {
-            let answer = encoding.cut(&released, &instructor, &administrator, release.standard_deviation)?;
+            let deviation = mechanism.plan().standard_deviation(step).unwrap_or(f64::NAN);
+            let answer = encoding.cut(&released, &instructor, &administrator, deviation)?;
             let exact = encoding.cut(&truth, &instructor, &administrator, 0.0)?.value;
             println!(
                 "{week:>4}   {:>7.0} ± {:<5.0} {exact:>7}",

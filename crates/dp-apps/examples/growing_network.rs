@@ -25,15 +25,16 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     for (number, (name, function)) in functions.into_iter().enumerate() {
         let count = Method::NormalizedSqrt.build(&Problem::new(Workload::count(), DAYS)?)?;
         let plan = Plan::new(count, function.footprint(Relation::ZeroOut)?, share)?;
-        // A published seed, so that the story is the same for every reader: use `Mechanism::new` for real people.
+        // A published seed, so that the story is the same for every reader: use `Seed::from_system` for real people.
         let seed = Seed::reproducible(number as u64);
-        let mut mechanism = Mechanism::reproducible(plan, 1, seed)?;
+        let mut mechanism = Mechanism::new(plan.of_dimension(1)?, seed)?;
         let mut stream = function.start(PEOPLE)?;
         let (mut change, mut released, mut exact) = ([0.0], [0.0], 0.0);
         let mut deviation = 0.0;
         for day in 0..DAYS {
             stream.encode(&meetings(day), &mut change)?;
-            deviation = mechanism.release(&change, &mut released)?.standard_deviation;
+            let step = mechanism.release(&change, &mut released)?;
+            deviation = mechanism.plan().standard_deviation(step).unwrap_or(f64::NAN);
             exact += change[0];
         }
         println!("{name:<24}{:>12.1}{:>12.1}{exact:>12.1}", released[0], 1.96 * deviation);

@@ -16,7 +16,7 @@ pub(crate) fn main() -> Result<()> {
         let rank = (person as f64 + 0.5) / people as f64;
         let salary = 30_000.0 + 60_000.0 * rank + 60_000.0 * rank.powi(6);
         salaries.push(salary);
-        let client = Client::reproducible(&protocol, Seed::reproducible(person))?;
+        let client = Client::new(&protocol, Seed::reproducible(person))?;
         server.receive(&client.value(salary / highest)?)?;
     }
     for level in [0.25, 0.5, 0.75] {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use dp_mechanisms::sensitivity::Term;
 use dp_mechanisms::{
-    Budget, Footprint, Participation, Plan, Relation, Release, Seed, Snapshot, SparseMechanism, Strategy,
+    Budget, Footprint, Participation, Plan, Relation, Seed, Snapshot, SparseMechanism, Strategy,
 };
 
 use crate::error::{Error, Result};
@@ -71,10 +71,10 @@ pub struct Top {
 /// # Example
 /// ```
 /// use dp_apps::{Counts, substrings::Substrings};
-/// use dp_mechanisms::{Budget, Method, Problem, Relation, Workload};
+/// use dp_mechanisms::{Budget, Method, Problem, Relation, Seed, Workload};
 /// let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), 100)?)?;
 /// let encoding = Substrings::new("ACGT".chars(), 3, Relation::Replace)?;
-/// let mut counts = Counts::new(encoding, strategy, Budget::approximate(1.0, 1e-6)?)?;
+/// let mut counts = Counts::new(encoding, strategy, Budget::approximate(1.0, 1e-6)?, Seed::from_system()?)?;
 /// for base in "GATTACA".chars() {
 ///     counts.push(&Some(base))?;
 /// }
@@ -103,28 +103,13 @@ impl<E: Encoding> fmt::Debug for Counts<E> {
 }
 
 impl<E: Encoding> Counts<E> {
-    /// Starts with secret noise from the operating system.
+    /// Starts. Where the noise comes from is the seed's: [`Seed::from_system`] for answers that are private,
+    /// [`Seed::reproducible`] for tests and demonstrations.
     ///
     /// # Errors
     /// What cannot be calibrated, or a workload that [`SparseMechanism`] does not serve.
-    pub fn new(encoding: E, strategy: Arc<dyn Strategy>, budget: Budget) -> Result<Self> {
-        let plan = Plan::new(strategy, encoding.footprint()?, budget)?;
-        let mechanism = SparseMechanism::new(plan, encoding.dimension())?;
-        Ok(Self { encoding, mechanism, changes: Vec::new() })
-    }
-
-    /// Starts with noise that anybody can repeat: **not private**, for tests and demonstrations.
-    ///
-    /// # Errors
-    /// As [`Self::new`].
-    pub fn reproducible(
-        encoding: E,
-        strategy: Arc<dyn Strategy>,
-        budget: Budget,
-        seed: Seed,
-    ) -> Result<Self> {
-        let plan = Plan::new(strategy, encoding.footprint()?, budget)?;
-        let mechanism = SparseMechanism::reproducible(plan, encoding.dimension(), seed)?;
+    pub fn new(encoding: E, strategy: Arc<dyn Strategy>, budget: Budget, seed: Seed) -> Result<Self> {
+        let mechanism = SparseMechanism::new(plan(&encoding, strategy, budget)?, seed)?;
         Ok(Self { encoding, mechanism, changes: Vec::new() })
     }
 
@@ -133,15 +118,15 @@ impl<E: Encoding> Counts<E> {
     /// [`SparseMechanism::resume`] for what must never be done.
     ///
     /// # Errors
-    /// A snapshot of another plan or encoding.
+    /// A snapshot of another plan or encoding, or a seed of another origin.
     pub fn resume(
         encoding: E,
         strategy: Arc<dyn Strategy>,
         budget: Budget,
         snapshot: &Snapshot,
+        seed: Seed,
     ) -> Result<Self> {
-        let plan = Plan::new(strategy, encoding.footprint()?, budget)?;
-        let mechanism = SparseMechanism::resume(plan, encoding.dimension(), snapshot)?;
+        let mechanism = SparseMechanism::resume(plan(&encoding, strategy, budget)?, snapshot, seed)?;
         check_owner(snapshot, &encoding.identity())?;
         Ok(Self { encoding, mechanism, changes: Vec::new() })
     }
@@ -159,7 +144,7 @@ impl<E: Encoding> Counts<E> {
     ///
     /// # Errors
     /// An event outside the rules, or a step past the horizon; nothing has changed then.
-    pub fn push(&mut self, event: &E::Event) -> Result<Release> {
+    pub fn push(&mut self, event: &E::Event) -> Result<usize> {
         // The horizon is checked first: an encoding that has taken an event cannot give it back.
         let horizon = self.mechanism.plan().steps();
         if self.mechanism.step() >= horizon {
@@ -279,14 +264,23 @@ impl<E: Encoding> Counts<E> {
 
     /// Everything but the encoding, to continue later: a secret. A note of the caller's is kept with it, see [`note`].
     pub fn snapshot(&self, note: &[u8]) -> Snapshot {
-        self.mechanism.snapshot().with_attachment(owner(&self.encoding.identity(), note, 0))
+        self.mechanism.snapshot().with_attachment(ATTACHMENT, owner(&self.encoding.identity(), note, 0))
     }
 }
+
+/// The plan of an encoding.
+fn plan(encoding: &impl Encoding, strategy: Arc<dyn Strategy>, budget: Budget) -> Result<Plan> {
+    let dimension = usize::try_from(encoding.dimension()).unwrap_or(usize::MAX);
+    Ok(Plan::new(strategy, encoding.footprint()?.of_dimension(dimension)?, budget)?)
+}
+
+/// The name under which an application keeps what it needs beside the mechanism.
+pub(crate) const ATTACHMENT: &str = "encoding";
 
 /// The note that was given to [`Counts::snapshot`], or to that of a
 /// [`Discovery`](crate::histogram::discovery::Discovery).
 pub fn note(snapshot: &Snapshot) -> &[u8] {
-    let mut parts = snapshot.attachment().splitn(2, |byte| *byte == b'\n');
+    let mut parts = snapshot.attachment(ATTACHMENT).unwrap_or_default().splitn(2, |byte| *byte == b'\n');
     parts.nth(1).and_then(split_note).map_or(&[], |(note, _)| note)
 }
 
@@ -310,7 +304,7 @@ pub(crate) fn owner(identity: &str, note: &[u8], more: usize) -> Vec<u8> {
 
 /// Refuses a snapshot that something else has made; returns what follows the identity and the note.
 pub(crate) fn check_owner<'a>(snapshot: &'a Snapshot, identity: &str) -> Result<&'a [u8]> {
-    let mut parts = snapshot.attachment().splitn(2, |byte| *byte == b'\n');
+    let mut parts = snapshot.attachment(ATTACHMENT).unwrap_or_default().splitn(2, |byte| *byte == b'\n');
     let (saved, rest) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
     if saved == identity.as_bytes() {
         return split_note(rest).map(|(_, rest)| rest).ok_or_else(|| {

@@ -97,7 +97,9 @@ impl Protocol {
         }
         let term = Term { weight: root_up(2.0), participation: Participation::Single };
         // One interval loses the client and another gains it: two steps of opposite sign.
-        let footprint = Footprint::encoded(vec![term], Relation::Replace)?.needing_non_negative_columns();
+        let footprint = Footprint::encoded(vec![term], Relation::Replace)?
+            .needing_non_negative_columns()
+            .of_dimension(1)?;
         Ok(Self { plan: Plan::new(strategy, footprint, budget)? })
     }
 
@@ -145,20 +147,12 @@ pub struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    /// A client with secret noise from the operating system.
-    ///
-    /// # Errors
-    /// No system randomness.
-    pub fn new(protocol: &'a Protocol) -> Result<Self> {
-        Ok(Self { protocol, mechanism: Mechanism::new(protocol.plan.clone(), 1)? })
-    }
-
-    /// A client whose noise anybody can repeat: **not private**, for tests and demonstrations.
+    /// A client. Where its noise comes from is the seed's.
     ///
     /// # Errors
     /// What the strategy refuses.
-    pub fn reproducible(protocol: &'a Protocol, seed: Seed) -> Result<Self> {
-        Ok(Self { protocol, mechanism: Mechanism::reproducible(protocol.plan.clone(), 1, seed)? })
+    pub fn new(protocol: &'a Protocol, seed: Seed) -> Result<Self> {
+        Ok(Self { protocol, mechanism: Mechanism::new(protocol.plan.clone(), seed)? })
     }
 
     /// The message of a client with the value d in [0, 1]: for medians and quantiles.
@@ -348,7 +342,7 @@ mod tests {
             .enumerate()
             .map(|(index, value)| {
                 let seed = Seed::reproducible(index as u64);
-                Client::reproducible(protocol, seed).unwrap().value(*value).unwrap()
+                Client::new(protocol, seed).unwrap().value(*value).unwrap()
             })
             .collect()
     }
@@ -383,7 +377,7 @@ mod tests {
         };
         let mut server = Server::new(&protocol);
         for (index, centre) in [0.2, 0.3, 0.35, 0.9].into_iter().enumerate() {
-            let client = Client::reproducible(&protocol, Seed::reproducible(index as u64)).unwrap();
+            let client = Client::new(&protocol, Seed::reproducible(index as u64)).unwrap();
             server.receive(&client.loss(huber(centre)).unwrap()).unwrap();
         }
         let best = (0..=1000).map(|i| risk(f64::from(i) / 1000.0)).fold(f64::INFINITY, f64::min);
@@ -391,7 +385,7 @@ mod tests {
         assert!(excess <= 1.0 / 100.0, "{excess}");
         for (slope, end) in [(1.0, 0.0), (-1.0, 1.0)] {
             let mut server = Server::new(&protocol);
-            let client = Client::reproducible(&protocol, Seed::reproducible(9)).unwrap();
+            let client = Client::new(&protocol, Seed::reproducible(9)).unwrap();
             server.receive(&client.loss(|_| slope).unwrap()).unwrap();
             assert!((server.minimizer().unwrap() - end).abs() < 1e-9);
         }
@@ -431,8 +425,7 @@ mod tests {
         for round in 0..rounds {
             let mut server = Server::new(&protocol);
             for (index, value) in values.iter().enumerate() {
-                let client =
-                    Client::reproducible(&protocol, Seed::reproducible(round * 1000 + index as u64)).unwrap();
+                let client = Client::new(&protocol, Seed::reproducible(round * 1000 + index as u64)).unwrap();
                 server.receive(&client.value(*value).unwrap()).unwrap();
             }
             let (estimate, stated) = server.distribution().unwrap()[4];
@@ -461,9 +454,7 @@ mod tests {
             let mut server = Server::new(&protocol);
             for (index, value) in values.iter().enumerate() {
                 let seed = Seed::reproducible(round * 1000 + index as u64);
-                server
-                    .receive(&Client::reproducible(&protocol, seed).unwrap().value(*value).unwrap())
-                    .unwrap();
+                server.receive(&Client::new(&protocol, seed).unwrap().value(*value).unwrap()).unwrap();
             }
             let truth =
                 |interval| values.iter().filter(|value| **value <= protocol.midpoint(interval)).count();
@@ -509,9 +500,9 @@ mod tests {
     fn nonsense_is_refused() {
         let protocol = quiet(4);
         for bad in [-0.1, 1.1, f64::NAN] {
-            assert!(Client::new(&protocol).unwrap().value(bad).is_err());
+            assert!(Client::new(&protocol, Seed::reproducible(1)).unwrap().value(bad).is_err());
         }
-        assert!(Client::new(&protocol).unwrap().loss(|_| f64::NAN).is_err());
+        assert!(Client::new(&protocol, Seed::reproducible(1)).unwrap().loss(|_| f64::NAN).is_err());
         let mut server = Server::new(&protocol);
         assert!(server.quantile(0.5).is_err() && server.excess_risk(0.1).is_err());
         assert!(server.receive(&[0.0; 3]).is_err() && server.receive(&[0.0, 0.0, 0.0, f64::NAN]).is_err());

@@ -8,10 +8,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use dp_mechanisms::exact::ExactBudget;
 use dp_mechanisms::planner::{self, Noise, Report, Request};
 use dp_mechanisms::strategy::Progress;
-use dp_mechanisms::{Budget, Method, Participation, Problem, StateFile, Strategy, Workload};
+use dp_mechanisms::{Budget, Method, Participation, Problem, Seed, StateFile, Strategy, Workload};
 
 use crate::files::{self, Files, Kind};
 use crate::{output, plot};
@@ -72,7 +71,7 @@ impl BudgetArguments {
     pub(crate) fn pure(self) -> Result<Option<f64>> {
         match self {
             Self { epsilon: Some(epsilon), delta: None | Some(0.0), .. } => {
-                ExactBudget::pure(epsilon).map_err(Usage::error)?;
+                Budget::pure(epsilon).map_err(Usage::error)?;
                 Ok(Some(epsilon))
             }
             _ => Ok(None),
@@ -100,10 +99,10 @@ impl BudgetArguments {
     }
 
     /// The budget for exact noise: δ may be zero.
-    pub(crate) fn exact(self) -> Result<ExactBudget> {
+    pub(crate) fn exact(self) -> Result<Budget> {
         match self.pure()? {
-            Some(epsilon) => ExactBudget::pure(epsilon),
-            None => Ok(self.required()?.into()),
+            Some(epsilon) => Budget::pure(epsilon),
+            None => return self.required(),
         }
         .map_err(Usage::error)
     }
@@ -126,6 +125,14 @@ impl NoiseArguments {
             output::note("warning: --reproducible-seed makes releases that are NOT PRIVATE");
         }
         self.reproducible_seed
+    }
+
+    /// Where the noise comes from, with a warning if anybody can repeat it.
+    pub(crate) fn seed(&self) -> Result<Seed> {
+        match self.reproducible_seed() {
+            Some(number) => Ok(Seed::reproducible(number)),
+            None => Ok(Seed::from_system()?),
+        }
     }
 }
 
@@ -297,13 +304,13 @@ pub(crate) fn exact_strategy(
     workload: &Workload,
     steps: usize,
     participation: Participation,
-    budget: ExactBudget,
+    budget: Budget,
 ) -> Result<Arc<dyn Strategy>> {
     let problem = problem(workload, steps, participation)?;
-    let methods = match (name, budget) {
-        ("auto", _) => {
-            let noise =
-                if matches!(budget, ExactBudget::Pure { .. }) { Noise::Laplace } else { Noise::Gaussian };
+    let methods = match name {
+        "auto" => {
+            let pure = matches!(budget.kind(), dp_mechanisms::budget::Kind::Pure { .. });
+            let noise = if pure { Noise::Laplace } else { Noise::Gaussian };
             let report = evaluate(&Request { noise, ..unhurried(problem.clone()) })?;
             report.strategies.iter().map(|evaluation| method(evaluation.name)).collect::<Result<_>>()?
         }

@@ -128,12 +128,10 @@ pub(crate) struct Counting<'a> {
 
 /// How counting begins.
 pub(crate) enum Beginning<'a> {
-    /// With secret noise.
-    Secret,
-    /// With noise that anybody can repeat.
-    Reproducible(Seed),
+    /// With its first row.
+    New(Seed),
     /// Where an earlier run stopped.
-    Saved(&'a Snapshot),
+    Saved(&'a Snapshot, Seed),
 }
 
 impl CountingArguments {
@@ -168,9 +166,10 @@ impl CountingArguments {
         let strategy = self.strategy(&footprint, encoding.dimension())?;
         self.run(counting, |beginning| {
             let counts = match beginning {
-                Beginning::Secret => Counts::new(encoding, strategy, budget),
-                Beginning::Reproducible(seed) => Counts::reproducible(encoding, strategy, budget, seed),
-                Beginning::Saved(snapshot) => Counts::resume(encoding, strategy, budget, snapshot),
+                Beginning::New(seed) => Counts::new(encoding, strategy, budget, seed),
+                Beginning::Saved(snapshot, seed) => {
+                    Counts::resume(encoding, strategy, budget, snapshot, seed)
+                }
             };
             Ok(Known { counts: counts?, event })
         })
@@ -204,13 +203,12 @@ impl CountingArguments {
         let OutputArguments { output, plot, json, overwrite, .. } = &self.output;
         self.check(counting)?;
         let mut records = Records::open(&self.input, counting.columns, &[])?;
-        let seed = self.noise.reproducible_seed();
+        let seed = self.noise.seed()?;
         let file = self.output.open_state()?;
         let saved = file.as_ref().map(StateFile::read).transpose()?.flatten();
-        let mut counter = begin(match (&saved, seed) {
-            (Some(snapshot), _) => Beginning::Saved(snapshot),
-            (None, Some(seed)) => Beginning::Reproducible(Seed::reproducible(seed)),
-            (None, None) => Beginning::Secret,
+        let mut counter = begin(match &saved {
+            Some(snapshot) => Beginning::Saved(snapshot, seed),
+            None => Beginning::New(seed),
         })?;
         self.check_questions(&counter)?;
         self.guarantee(&counter, counting.participation).print();

@@ -30,7 +30,7 @@ pub(crate) fn play(name: &str, steps: usize, runs: u64, budget: Budget, scale: f
     let used = Budget::gaussian(budget.mu() / scale)?;
     let mut regrets = Vec::new();
     for run in 0..runs {
-        let mut gradients = PrivateGradients::reproducible(
+        let mut gradients = PrivateGradients::new(
             strategy.clone(),
             clipping.clone(),
             DIMENSION,

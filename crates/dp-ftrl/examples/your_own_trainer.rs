@@ -32,7 +32,7 @@ pub(crate) fn main() -> Result<()> {
     let workload = optimizer.workload(batches.steps())?;
     let problem = Problem::new(workload, batches.steps())?.with_participation(batches.participation());
     let strategy = Method::OptimalToeplitz.build(&problem)?;
-    let mut gradients = PrivateGradients::reproducible(
+    let mut gradients = PrivateGradients::new(
         strategy,
         Clipping::flat(1.0)?,
         2,

@@ -1,10 +1,10 @@
 //! Private gradients that survive crashes.
 
-use dp_mechanisms::{DurableMechanism, InputMechanism, Plan, Seed, StateFile};
+use dp_mechanisms::{Plan, Seed, Session, StateFile};
 
 use crate::clip::{ClippedSum, Clipping};
 use crate::error::{Error, Result, check_length};
-use crate::gradients::{Step, check_plan};
+use crate::gradients::{Step, check_plan, of_gradients};
 
 /// [`crate::PrivateGradients`] whose state is sealed on disk before a noisy sum becomes visible.
 ///
@@ -15,7 +15,7 @@ use crate::gradients::{Step, check_plan};
 ///
 /// # Privacy
 /// As for [`crate::PrivateGradients`], through any number of crashes: a step is answered once, and shown again from the
-/// state rather than computed again. See [`dp_mechanisms::durable`] for what a backup that is put back would do.
+/// state rather than computed again. See [`dp_mechanisms::state`] for what a backup that is put back would do.
 ///
 /// # Complexity
 /// As for [`crate::PrivateGradients`], plus one synchronized write of about 16 bytes a coordinate for each step. Reopening
@@ -23,28 +23,18 @@ use crate::gradients::{Step, check_plan};
 #[derive(Debug)]
 pub struct DurableGradients {
     batch: ClippedSum,
-    mechanism: DurableMechanism<InputMechanism>,
+    session: Session,
     /// A step is made and waits for the disk.
     unsaved: bool,
 }
 
 impl DurableGradients {
-    /// Resumes the saved state, or starts a new one with secret noise. The plan is that of [`crate::gradients::plan`].
+    /// Resumes the saved state, or starts a new one. The plan is that of [`crate::gradients::plan`]; where the noise comes
+    /// from is the seed's ([`Session::open`]).
     ///
     /// # Errors
-    /// A plan for another clipping, a saved state of another plan or dimension, or one that cannot be read.
-    pub fn open(plan: Plan, clipping: Clipping, dimension: usize, file: StateFile) -> Result<Self> {
-        check_plan(&plan, &clipping)?;
-        let batch = ClippedSum::new(clipping, dimension)?;
-        Ok(Self { batch, mechanism: DurableMechanism::open(plan, dimension, file)?, unsaved: false })
-    }
-
-    /// As [`DurableGradients::open`], but a new state starts with a given seed: **not private**, for tests and
-    /// demonstrations.
-    ///
-    /// # Errors
-    /// As [`DurableGradients::open`].
-    pub fn open_reproducible(
+    /// A plan for another clipping, a saved state of another plan, dimension or origin, or one that cannot be read.
+    pub fn open(
         plan: Plan,
         clipping: Clipping,
         dimension: usize,
@@ -53,8 +43,8 @@ impl DurableGradients {
     ) -> Result<Self> {
         check_plan(&plan, &clipping)?;
         let batch = ClippedSum::new(clipping, dimension)?;
-        let mechanism = DurableMechanism::open_reproducible(plan, dimension, file, seed)?;
-        Ok(Self { batch, mechanism, unsaved: false })
+        let session = Session::open(of_gradients(plan, dimension)?, seed, Some(file))?;
+        Ok(Self { batch, session, unsaved: false })
     }
 
     /// Clips one person's gradient into the batch; see [`crate::PrivateGradients::add`].
@@ -83,11 +73,11 @@ impl DurableGradients {
     pub fn finish(&mut self, out: &mut [f64]) -> Result<Step> {
         check_length("the output buffer", self.batch.dimension(), out.len())?;
         if !self.unsaved {
-            self.mechanism.stage(self.batch.values())?;
+            self.session.stage(self.batch.values())?;
             self.batch.clear();
             self.unsaved = true;
         }
-        self.mechanism.commit()?;
+        self.session.commit()?;
         self.unsaved = false;
         // A commit with a staged step always leaves a release.
         self.last_finished(out)?.ok_or(Error::UnsavedStep { step: self.step() })
@@ -100,15 +90,14 @@ impl DurableGradients {
     /// A buffer of another dimension.
     pub fn last_finished(&self, out: &mut [f64]) -> Result<Option<Step>> {
         check_length("the output buffer", self.batch.dimension(), out.len())?;
-        let Some((step, values)) = self.mechanism.last_committed().iter().last() else { return Ok(None) };
+        let Some((step, values)) = self.session.last_committed().iter().last() else { return Ok(None) };
         out.copy_from_slice(values);
-        let standard_deviation = self.plan().standard_deviation(step).unwrap_or_default();
-        Ok(Some(Step { step, standard_deviation }))
+        Ok(Some(Step::of(self.plan(), step)))
     }
 
     /// The number of finished steps, all of them durable.
     pub fn step(&self) -> usize {
-        self.mechanism.step()
+        self.session.step()
     }
 
     /// The number of gradients in the open batch.
@@ -118,7 +107,7 @@ impl DurableGradients {
 
     /// The plan.
     pub fn plan(&self) -> &Plan {
-        self.mechanism.plan()
+        self.session.plan()
     }
 
     fn check_saved(&self) -> Result<()> {

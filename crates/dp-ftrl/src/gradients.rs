@@ -3,9 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use dp_mechanisms::{
-    Budget, InputMechanism, Participation, Plan, Relation, Release, Seed, Snapshot, Strategy,
-};
+use dp_mechanisms::{Budget, Mechanism, Participation, Plan, Relation, Seed, Snapshot, Strategy};
 
 use crate::clip::{ClippedSum, Clipping};
 use crate::error::{Error, Result, check_length};
@@ -33,11 +31,11 @@ use crate::error::{Error, Result, check_length};
 /// # Example
 /// ```
 /// use dp_ftrl::{Clipping, PrivateGradients};
-/// use dp_mechanisms::{Budget, Method, Participation, Problem, Relation, Workload};
+/// use dp_mechanisms::{Budget, Method, Participation, Problem, Relation, Seed, Workload};
 /// let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), 2)?)?;
 /// let budget = Budget::approximate(1.0, 1e-6)?;
 /// let mut gradients = PrivateGradients::new(
-///     strategy, Clipping::flat(1.0)?, 3, Relation::ZeroOut, Participation::Single, budget,
+///     strategy, Clipping::flat(1.0)?, 3, Relation::ZeroOut, Participation::Single, budget, Seed::from_system()?,
 /// )?;
 /// let mut noisy = [0.0; 3];
 /// for batch in [[[1.0, 2.0, 2.0], [0.1, 0.0, 0.0]], [[0.0, 0.0, 9.0], [0.0, 0.2, 0.0]]] {
@@ -52,7 +50,7 @@ use crate::error::{Error, Result, check_length};
 pub struct PrivateGradients {
     batch: ClippedSum,
     /// All noise comes from here.
-    mechanism: InputMechanism,
+    mechanism: Mechanism,
 }
 
 /// What is known about a finished batch beside its noisy sum.
@@ -65,9 +63,9 @@ pub struct Step {
     pub standard_deviation: f64,
 }
 
-impl From<Release> for Step {
-    fn from(release: Release) -> Self {
-        Self { step: release.step, standard_deviation: release.standard_deviation }
+impl Step {
+    pub(crate) fn of(plan: &Plan, step: usize) -> Self {
+        Self { step, standard_deviation: plan.standard_deviation(step).unwrap_or_default() }
     }
 }
 
@@ -86,30 +84,13 @@ pub fn plan(
 }
 
 impl PrivateGradients {
-    /// Private gradients of the given dimension, with secret noise from the operating system.
+    /// Private gradients of the given dimension. Where the noise comes from is the seed's: [`Seed::from_system`] for
+    /// gradients that are private, [`Seed::reproducible`] for tests, demonstrations and reproductions.
     ///
     /// # Errors
-    /// A dimension of zero or not that of the clipping's layers, no system randomness, a sensitivity that cannot be
-    /// bounded, or what the strategy refuses.
+    /// A dimension of zero or not that of the clipping's layers, a sensitivity that cannot be bounded, or what the strategy
+    /// refuses.
     pub fn new(
-        strategy: Arc<dyn Strategy>,
-        clipping: Clipping,
-        dimension: usize,
-        relation: Relation,
-        participation: Participation,
-        budget: Budget,
-    ) -> Result<Self> {
-        let plan = plan(strategy, &clipping, relation, participation, budget)?;
-        let batch = ClippedSum::new(clipping, dimension)?;
-        Ok(Self { batch, mechanism: InputMechanism::new(plan, dimension)? })
-    }
-
-    /// Private gradients whose noise anybody who knows the seed can repeat and subtract: for tests, demonstrations and
-    /// reproductions only. They are **not private** under a [`Seed::reproducible`] seed.
-    ///
-    /// # Errors
-    /// As [`PrivateGradients::new`].
-    pub fn reproducible(
         strategy: Arc<dyn Strategy>,
         clipping: Clipping,
         dimension: usize,
@@ -120,7 +101,7 @@ impl PrivateGradients {
     ) -> Result<Self> {
         let plan = plan(strategy, &clipping, relation, participation, budget)?;
         let batch = ClippedSum::new(clipping, dimension)?;
-        Ok(Self { batch, mechanism: InputMechanism::reproducible(plan, dimension, seed)? })
+        Ok(Self { batch, mechanism: Mechanism::new(of_gradients(plan, dimension)?, seed)? })
     }
 
     /// Clips one person's gradient into the batch. The gradient may depend on everything released so far.
@@ -145,9 +126,9 @@ impl PrivateGradients {
     /// A step past the horizon, or a buffer of another dimension. The batch and the noise are then as before.
     pub fn finish(&mut self, out: &mut [f64]) -> Result<Step> {
         check_length("the output buffer", self.batch.dimension(), out.len())?;
-        let release = self.mechanism.release(self.batch.values(), out)?;
+        let step = self.mechanism.release(self.batch.values(), out)?;
         self.batch.clear();
-        Ok(release.into())
+        Ok(Step::of(self.plan(), step))
     }
 
     /// The number of gradients in the open batch. In a schedule that depends on the data it is as private as they are.
@@ -194,29 +175,40 @@ impl PrivateGradients {
         }
     }
 
-    /// Continues where a snapshot was taken, with the very same noise. The plan is that of [`plan`].
+    /// Continues where a snapshot was taken; see [`Mechanism::resume`] for the seed. The plan is that of [`plan`].
     ///
     /// # Privacy
-    /// Resuming twice from one snapshot with *different* gradients and publishing both gives their difference away: the
-    /// noise cancels. [`crate::DurableGradients`] keeps one live copy of the state and locks it.
+    /// As [`Mechanism::resume`]. [`crate::DurableGradients`] keeps one live copy of the state and locks it.
     ///
     /// # Complexity
     /// That of making the noise of all steps before.
     ///
     /// # Errors
     /// A plan for another clipping, a snapshot of another plan, or noise that does not come out as it was.
-    pub fn resume(plan: Plan, clipping: Clipping, snapshot: &Snapshot) -> Result<Self> {
+    pub fn resume(plan: Plan, clipping: Clipping, snapshot: &Snapshot, seed: Seed) -> Result<Self> {
         check_plan(&plan, &clipping)?;
         let batch = ClippedSum::new(clipping, snapshot.dimension())?;
-        Ok(Self { batch, mechanism: InputMechanism::resume(plan, snapshot)? })
+        let plan = of_gradients(plan, snapshot.dimension())?;
+        Ok(Self { batch, mechanism: Mechanism::resume(plan, snapshot, seed)? })
     }
+}
+
+/// The plan by which vectors of so many coordinates are released with their noise.
+pub(crate) fn of_gradients(plan: Plan, dimension: usize) -> Result<Plan> {
+    Ok(plan.of_dimension(dimension)?.releasing_inputs()?)
 }
 
 /// Refuses a plan whose footprint is not that of the clipping.
 pub(crate) fn check_plan(plan: &Plan, clipping: &Clipping) -> Result<()> {
     let planned = plan.footprint();
     let fits = match planned.terms().first() {
-        Some(term) => clipping.footprint(planned.relation(), term.participation)? == *planned,
+        Some(term) => {
+            let mut own = clipping.footprint(planned.relation(), term.participation)?;
+            if let Some(dimension) = planned.dimension() {
+                own = own.of_dimension(dimension)?;
+            }
+            own == *planned
+        }
         None => false,
     };
     if fits { Ok(()) } else { Err(Error::Clipping { what: "the plan", expected: format!("{planned:?}") }) }

@@ -42,6 +42,7 @@ impl TryFrom<Stated> for Budget {
             Kind::Approximate { epsilon, delta } => Self::approximate(epsilon, delta),
             Kind::ZeroConcentrated { rho } => Self::zero_concentrated(rho),
             Kind::Gaussian { mu } => Self::gaussian(mu),
+            Kind::Pure { epsilon } => Self::pure(epsilon),
         }
     }
 }
@@ -66,6 +67,11 @@ pub enum Kind {
     Gaussian {
         /// μ.
         mu: f64,
+    },
+    /// (ε, 0)-differential privacy, which exact plans alone can keep.
+    Pure {
+        /// ε.
+        epsilon: f64,
     },
 }
 
@@ -101,7 +107,15 @@ impl Budget {
         Ok(Self { kind: Kind::Gaussian { mu }, mu: check_positive("mu", mu)? })
     }
 
-    /// What the budget buys in Gaussian differential privacy: noise per unit sensitivity is `1/μ`.
+    /// (ε, 0): discrete Laplace noise in an exact plan. No amount of Gaussian noise satisfies it.
+    ///
+    /// # Errors
+    /// ε not finite and positive.
+    pub fn pure(epsilon: f64) -> Result<Self> {
+        Ok(Self { kind: Kind::Pure { epsilon: check_positive("epsilon", epsilon)? }, mu: 0.0 })
+    }
+
+    /// What the budget buys in Gaussian differential privacy: noise per unit sensitivity is `1/μ`. A pure ε buys none, 0.
     pub fn mu(&self) -> f64 {
         self.mu
     }
@@ -122,7 +136,7 @@ impl Budget {
     }
 
     /// A share of this budget for one of several releases over the same data: μ² is additive, so a release
-    /// that gets the fraction `share` of μ² may use `μ·sqrt(share)`. Shares that sum to at most 1 compose to
+    /// that gets the fraction `share` of μ² may use `μ·sqrt(share)`; a pure ε is additive itself. Shares that sum to at most 1 compose to
     /// this budget, also adaptively.
     ///
     /// # Errors
@@ -133,6 +147,10 @@ impl Budget {
         }
         if share == 1.0 {
             return Ok(*self);
+        }
+        if let Kind::Pure { epsilon } = self.kind {
+            // Pure budgets add up themselves.
+            return Self::pure((epsilon * share).next_down());
         }
         Self::gaussian((self.mu * share.sqrt()).next_down().next_down())
     }

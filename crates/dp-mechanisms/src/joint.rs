@@ -538,7 +538,8 @@ mod tests {
         let problem = problem(&["total", "window:3", "step", "average"], steps, Participation::Single);
         let footprint = Footprint::ball(1.0, Relation::ZeroOut, Participation::Single).unwrap();
         let plan = JointPlan::best(problem.clone(), footprint, Budget::gaussian(1.0).unwrap()).unwrap();
-        let mut mechanism = Mechanism::reproducible(plan.plan().clone(), 2, Seed::reproducible(9)).unwrap();
+        let mut mechanism =
+            Mechanism::new(plan.plan().clone().of_dimension(2).unwrap(), Seed::reproducible(9)).unwrap();
         let mut whole = plan.readout(2).unwrap();
         let mut streams: Vec<_> =
             problem.statistics().iter().map(|one| one.workload().stream(steps, 2).unwrap()).collect();

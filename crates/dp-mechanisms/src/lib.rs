@@ -14,12 +14,11 @@
 //! | [`planner`] | evaluates the strategies for a workload and picks |
 //! | [`joint`] | several statistics of one stream from one noise |
 //! | [`noise`] | where `z` comes from, and the correlated noise made of it |
-//! | [`mechanism`] | push an input, get the release |
-//! | [`inputs`] | push an input, get it back with noise: for optimizers, which compute on from there |
+//! | [`mechanism`] | push an input, get the release: the one live object |
 //! | [`exact`] | the same in exact integers, for adversaries who look at every bit |
-//! | [`snapshot`], [`durable`] | continuing later, and surviving crashes |
+//! | [`snapshot`], [`session`], [`state`] | continuing later, and surviving crashes |
+//! | [`identity`] | what a saved state belongs to |
 //! | [`sparse`] | a mechanism over a huge number of coordinates, few of them touched or asked for |
-//! | [`horizon`] | streams of unknown length |
 //!
 //! # Which strategy
 //!
@@ -95,40 +94,42 @@
 //! - A thousand steps, and every fraction of a percent: `optimal`, which proves its own optimality.
 //! - The same people again and again: `optimal` up to 512 steps and `scaled-sqrt` beyond, which keep as many values per
 //!   coordinate as the participations are apart; `blt` where that is too many. All are built for the participation.
-//! - No horizon: `anytime`, or [`DoublingMechanism`].
+//! - No horizon: `anytime`, or [`Plan::doubling`].
 
 pub mod bounds;
 pub mod budget;
 pub mod certificate;
-pub mod durable;
 mod error;
 pub mod exact;
-pub mod horizon;
-pub mod inputs;
+mod horizon;
+pub mod identity;
 pub mod joint;
 pub mod mechanism;
 pub mod noise;
 pub mod plan;
 pub mod planner;
 pub mod problem;
+mod run;
 pub mod sensitivity;
+pub mod session;
 pub mod snapshot;
 pub mod sparse;
+pub mod state;
 pub mod strategy;
 pub mod workload;
 
 pub use budget::Budget;
-pub use durable::{DurableMechanism, Resumable, StateFile};
 pub use error::{Error, Result};
-pub use horizon::{DoublingMechanism, DoublingPlan};
-pub use inputs::InputMechanism;
+pub use identity::Identity;
 pub use joint::{Joint, JointPlan, Readout};
-pub use mechanism::{Mechanism, Release};
-pub use noise::{CorrelatedNoise, GaussianSource, Seed, Side};
-pub use plan::Plan;
+pub use mechanism::Mechanism;
+pub use noise::{CorrelatedNoise, GaussianSource, Origin, Seed, Side};
+pub use plan::{Arithmetic, Horizon, Plan};
 pub use problem::{Metric, Problem, Statistic};
 pub use sensitivity::{Footprint, Participation, Relation, Sensitivity};
+pub use session::Session;
 pub use snapshot::Snapshot;
 pub use sparse::SparseMechanism;
+pub use state::StateFile;
 pub use strategy::{Method, Strategy};
 pub use workload::Workload;

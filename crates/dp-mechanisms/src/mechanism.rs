@@ -2,40 +2,43 @@
 
 use std::fmt;
 
-use crate::durable::Resumable;
 use crate::error::{Error, Result};
-use crate::noise::{CorrelatedNoise, GaussianSource, Seed, Side};
+use crate::noise::Seed;
 use crate::plan::Plan;
+use crate::run::Run;
 use crate::snapshot::Snapshot;
-use crate::workload::WorkloadStream;
 
-/// A live stream of private releases: after every input, the statistic of the prefix plus correlated noise,
-/// `(A x)_t + σ (B z)_t`.
+/// A live stream of private releases: a plan, a seed, and a state that moves forward one step at a time.
 ///
-/// A mechanism is not `Clone` (two copies would answer twice with one noise) and prints neither its noise nor
-/// its true state.
+/// After every input it releases the statistic of the prefix with correlated noise, `(A x)_t + σ (B z)_t`, or the input with
+/// its noise where the plan says so ([`Plan::releasing_inputs`]); in floating point or in exact integers; for a known
+/// number of steps or without an end. All of that is the plan's, and the mechanism is the same.
+///
+/// A mechanism is not `Clone` (two copies would answer twice with one noise), prints neither its noise nor
+/// its true state, and wipes both from memory when it is dropped.
 ///
 /// # Privacy
 /// All releases together satisfy the plan's budget under its footprint, also when inputs depend on earlier
-/// releases. The guarantee is that of real-valued Gaussian noise; [`crate::exact`] is for adversaries who look at
-/// the low bits of a floating point number. Refused inputs leave no trace in the state, but *that*
+/// releases. In floating point the guarantee is that of real-valued Gaussian noise; [`Plan::exact`] is for adversaries who
+/// look at the low bits of a number. Refused inputs leave no trace in the state, but *that*
 /// an input was refused is visible to whoever sees the error: validate or clamp with bounds that do not depend
 /// on the data.
 ///
 /// # Complexity
-/// Per step that of the workload's stream and of the strategy's noise filter. Nothing is allocated per step.
+/// Per step that of the workload's stream and of the strategy's noise filter. Nothing is allocated per step (without an end:
+/// within an epoch).
 ///
 /// # Example
 /// ```
-/// use dp_mechanisms::{Budget, Footprint, Mechanism, Method, Participation, Plan, Problem, Relation, Workload};
+/// use dp_mechanisms::{Budget, Footprint, Mechanism, Method, Participation, Plan, Problem, Relation, Seed, Workload};
 /// let strategy = Method::Identity.build(&Problem::new(Workload::count(), 3)?)?;
 /// let footprint = Footprint::scalar(0.0, 1.0, Relation::ZeroOut, Participation::Single)?;
 /// let plan = Plan::new(strategy, footprint, Budget::approximate(1.0, 1e-6)?)?;
-/// let mut mechanism = Mechanism::new(plan, 1)?;
+/// let mut mechanism = Mechanism::new(plan.clone(), Seed::from_system()?)?;
 /// let mut count = [0.0];
-/// for visit in [1.0, 0.0, 1.0] {
-///     let release = mechanism.release(&[visit], &mut count)?;
-///     println!("step {}: {} ± {}", release.step, count[0], release.standard_deviation);
+/// for (visit, deviation) in [1.0, 0.0, 1.0].into_iter().zip(plan.deviations()) {
+///     let step = mechanism.release(&[visit], &mut count)?;
+///     println!("step {step}: {} ± {deviation}", count[0]);
 /// }
 /// assert!(mechanism.release(&[1.0], &mut count).is_err(), "the horizon is over");
 /// # Ok::<(), dp_mechanisms::Error>(())
@@ -43,71 +46,54 @@ use crate::workload::WorkloadStream;
 pub struct Mechanism {
     plan: Plan,
     dimension: usize,
-    statistic: WorkloadStream,
-    noise: CorrelatedNoise,
-    seed: Seed,
-    /// The noise of the current step, overwritten at every one.
-    current: Vec<f64>,
-}
-
-/// What is known about a release beside its value.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Release {
-    /// The step, counted from 1.
-    pub step: usize,
-    /// The standard deviation of the noise in each coordinate.
-    pub standard_deviation: f64,
+    seeds: crate::noise::Seeds,
+    step: usize,
+    run: Box<dyn Run>,
 }
 
 impl Mechanism {
-    /// A mechanism for vectors of the given dimension, with secret noise from the operating system.
+    /// A mechanism before its first step. Where its noise comes from is the seed's: [`Seed::from_system`] for releases that
+    /// are private, [`Seed::reproducible`] for those that anybody can repeat.
     ///
     /// # Errors
-    /// A dimension of zero, no system randomness, or what the strategy refuses.
-    pub fn new(plan: Plan, dimension: usize) -> Result<Self> {
-        Self::with_seed(plan, dimension, Seed::from_system()?)
+    /// A plan whose footprint does not state its dimension, or what the strategy refuses.
+    pub fn new(plan: Plan, seed: Seed) -> Result<Self> {
+        Self::with_seeds(plan, seed.into())
     }
 
-    /// A mechanism whose noise anybody who knows the seed can repeat and subtract: for tests, demonstrations and
-    /// reproductions only. Its releases are **not private** under a [`Seed::reproducible`] seed.
+    fn with_seeds(plan: Plan, seeds: crate::noise::Seeds) -> Result<Self> {
+        let dimension = plan.dimension()?;
+        let run = plan.start(dimension, seeds.duplicate())?;
+        Ok(Self { plan, dimension, seeds, step: 0, run })
+    }
+
+    /// Takes the input of the next step, writes the release after it, and returns the step, counted from 1.
     ///
-    /// # Errors
-    /// A dimension of zero, or what the strategy refuses.
-    pub fn reproducible(plan: Plan, dimension: usize, seed: Seed) -> Result<Self> {
-        Self::with_seed(plan, dimension, seed)
-    }
-
-    fn with_seed(plan: Plan, dimension: usize, seed: Seed) -> Result<Self> {
-        plan.footprint().check_dimension(dimension)?;
-        let statistic = plan.strategy().workload().stream(plan.steps(), dimension)?;
-        let source = Box::new(GaussianSource::new(seed.duplicate(), dimension));
-        let noise = CorrelatedNoise::new(plan.strategy().as_ref(), dimension, Side::Output, source)?;
-        Ok(Self { plan, dimension, statistic, noise, seed, current: vec![0.0; dimension] })
-    }
-
-    /// Takes the input of the next step and writes the release after it.
+    /// What is known about the release beside its value is a property of the plan ([`Plan::standard_deviation`],
+    /// [`Plan::deviations`]), and costs nothing here.
     ///
     /// # Errors
     /// A step past the horizon, a wrong number of coordinates, NaN, infinities, or an input outside the declared
     /// domain. The mechanism is then exactly as before, and the output untouched.
-    pub fn release(&mut self, input: &[f64], output: &mut [f64]) -> Result<Release> {
-        let step = self.step() + 1;
-        let standard_deviation =
-            self.plan.standard_deviation(step).ok_or(Error::HorizonReached { horizon: self.plan.steps() })?;
-        check_vectors(self.dimension, input, output)?;
-        self.plan.footprint().domain().check(step, input)?;
-        self.noise.next_into(&mut self.current)?;
-        self.statistic.push(input, output)?;
-        let sigma = self.plan.sigma();
-        for (value, noise) in output.iter_mut().zip(&self.current) {
-            *value += sigma * noise;
+    pub fn release(&mut self, input: &[f64], output: &mut [f64]) -> Result<usize> {
+        let horizon = self.plan.steps();
+        if self.step >= horizon {
+            return Err(Error::HorizonReached { horizon });
         }
-        Ok(Release { step, standard_deviation })
+        for (what, actual) in [("the input", input.len()), ("the output buffer", output.len())] {
+            if actual != self.dimension {
+                return Err(Error::Dimension { what, expected: self.dimension, actual });
+            }
+        }
+        self.plan.footprint().domain().check(self.step + 1, input)?;
+        self.run.advance(self.step + 1, input, output)?;
+        self.step += 1;
+        Ok(self.step)
     }
 
     /// The number of releases made so far.
     pub fn step(&self) -> usize {
-        self.statistic.step()
+        self.step
     }
 
     /// The plan.
@@ -120,86 +106,68 @@ impl Mechanism {
         self.dimension
     }
 
-    /// Everything needed to continue later. It holds the seed and the true statistic: a secret.
+    #[cfg(test)]
+    pub(crate) fn measurements(&self) -> &[i128] {
+        self.run.measurements()
+    }
+
+    /// Everything needed to continue later. It holds the seeds and the true statistic: a secret.
     ///
     /// # Complexity
-    /// The size of the workload's state; the noise is not stored but made again from the seed.
+    /// The size of the workload's state, or of all inputs so far where they are measured exactly; noise is not stored but made
+    /// again.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::new(
             self.plan.identity(),
             self.dimension,
-            self.step(),
-            self.seed.duplicate(),
-            self.statistic.state(),
-            self.current.clone(),
+            self.step,
+            self.seeds.duplicate(),
+            self.run.save(),
+            self.run.witness(),
         )
     }
 
-    /// Continues where a snapshot was taken, with the very same noise.
+    /// Continues where a snapshot was taken. Rows of noise that a release has used stay what they were; a seed from the system
+    /// makes all others, a reproducible or shared one must be that of the beginning.
     ///
     /// # Privacy
-    /// Resuming twice from one snapshot with *different* data and publishing both gives the difference of the
-    /// data away: the noise cancels. [`crate::durable`] keeps one live copy of the state and locks it.
+    /// Resuming twice from one snapshot with *different* data, and publishing both, costs what two mechanisms cost: their
+    /// noise is independent from the snapshot on. (Strategies that look ahead, `group` and `honaker-full`, have used rows of
+    /// later steps already, and so have reproducible and shared seeds: there the difference of two continuations is that of
+    /// the data.) [`crate::Session`] keeps one live copy of the state and locks it.
     ///
     /// # Complexity
     /// That of making the noise of all steps before.
     ///
     /// # Errors
-    /// A snapshot of another plan, one whose contents do not fit the plan, or noise that does not come out as it was
-    /// (another build or processor may round the strategy differently; continuing would mix two strategies).
-    pub fn resume(plan: Plan, snapshot: &Snapshot) -> Result<Self> {
+    /// A snapshot of another plan, by what is different; one whose contents do not fit the plan; a seed of another origin; or
+    /// noise that does not come out as it was (another build or processor may round the strategy differently; continuing would
+    /// mix two strategies).
+    pub fn resume(plan: Plan, snapshot: &Snapshot, seed: Seed) -> Result<Self> {
         snapshot.check_identity(&plan.identity())?;
-        let mut mechanism = Self::with_seed(plan, snapshot.dimension(), snapshot.seed().duplicate())?;
-        mechanism
-            .statistic
-            .restore(snapshot.step(), snapshot.statistic())
-            .map_err(|error| Error::State { reason: format!("its contents do not fit the plan: {error}") })?;
-        mechanism.noise.skip_to(snapshot.step(), &mut mechanism.current)?;
-        snapshot.check_noise(&mechanism.current)?;
-        Ok(mechanism)
-    }
-}
-
-impl Resumable for Mechanism {
-    type Plan = Plan;
-
-    fn start(plan: Plan, dimension: usize, seed: Seed) -> Result<Self> {
-        Self::with_seed(plan, dimension, seed)
-    }
-
-    fn resume(plan: Plan, snapshot: &Snapshot) -> Result<Self> {
-        Self::resume(plan, snapshot)
-    }
-
-    fn snapshot(&self) -> Snapshot {
-        self.snapshot()
-    }
-
-    fn release(&mut self, input: &[f64], output: &mut [f64]) -> Result<Release> {
-        self.release(input, output)
-    }
-
-    fn plan(&self) -> &Plan {
-        self.plan()
-    }
-
-    fn dimension(&self) -> usize {
-        self.dimension()
-    }
-
-    fn step(&self) -> usize {
-        self.step()
-    }
-}
-
-/// Refuses vectors of the wrong length.
-pub(crate) fn check_vectors(dimension: usize, input: &[f64], output: &[f64]) -> Result<()> {
-    for (what, actual) in [("the input", input.len()), ("the output buffer", output.len())] {
-        if actual != dimension {
-            return Err(Error::Dimension { what, expected: dimension, actual });
+        let dimension = plan.dimension()?;
+        if snapshot.dimension() != dimension {
+            return Err(Error::Dimension {
+                what: "the saved state",
+                expected: dimension,
+                actual: snapshot.dimension(),
+            });
         }
+        let step = snapshot.step();
+        if step > plan.steps() {
+            return Err(crate::run::unfit("it is past its horizon"));
+        }
+        let mut seeds = snapshot.seeds().duplicate();
+        let (part, row) = plan.used_rows(step)?;
+        seeds.continue_with(part, row, seed)?;
+        let mut mechanism = Self::with_seeds(plan, seeds)?;
+        mechanism.run.restore(step, snapshot.payload())?;
+        mechanism.step = step;
+        let mut witness = mechanism.run.witness();
+        let outcome = snapshot.check_witness(&witness);
+        zeroize::Zeroize::zeroize(&mut witness);
+        outcome.map(|()| mechanism)
     }
-    Ok(())
 }
 
 /// Neither noise nor true state leaves through a debug print.
@@ -208,15 +176,8 @@ impl fmt::Debug for Mechanism {
         formatter
             .debug_struct("Mechanism")
             .field("plan", &self.plan)
-            .field("dimension", &self.dimension)
-            .field("step", &self.step())
+            .field("step", &self.step)
             .finish_non_exhaustive()
-    }
-}
-
-impl Drop for Mechanism {
-    fn drop(&mut self) {
-        zeroize::Zeroize::zeroize(&mut self.current);
     }
 }
 
@@ -227,6 +188,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::budget::Budget;
+    use crate::noise::{CorrelatedNoise, GaussianSource, Side};
     use crate::sensitivity::{Footprint, Participation, Relation};
     use crate::workload::Workload;
     use crate::{Method, Problem};
@@ -256,7 +218,7 @@ pub(crate) mod tests {
     fn a_release_is_the_statistic_plus_the_noise_of_the_strategy() {
         for name in Method::ALL.iter().map(|method| method.name()) {
             let Ok(plan) = plan(name, "count", 13) else { continue };
-            let mut mechanism = Mechanism::reproducible(plan.clone(), 2, Seed::reproducible(3)).unwrap();
+            let mut mechanism = Mechanism::new(plan.clone(), Seed::reproducible(3)).unwrap();
             let source = Box::new(GaussianSource::new(Seed::reproducible(3), 2));
             let mut noise = CorrelatedNoise::new(plan.strategy().as_ref(), 2, Side::Output, source).unwrap();
             let mut sums = [0.0; 2];
@@ -277,23 +239,26 @@ pub(crate) mod tests {
         let mut covered = 0;
         for name in Method::ALL.iter().map(|method| method.name()) {
             for workload in ["count", "average", "window:4", "exp:1.3", "poly:0.5", "momentum:0.9"] {
-                let Ok(plan) = plan(name, workload, steps) else { continue };
+                let Ok(statistic) = plan(name, workload, steps) else { continue };
                 covered += 1;
-                let whole = releases(
-                    &mut Mechanism::reproducible(plan.clone(), 2, Seed::reproducible(8)).unwrap(),
-                    steps,
-                );
-                let mut running = Mechanism::reproducible(plan.clone(), 2, Seed::reproducible(8)).unwrap();
-                for stop in 0..=steps {
-                    let mut resumed = Mechanism::resume(plan.clone(), &running.snapshot()).unwrap();
-                    assert_eq!(resumed.step(), stop);
-                    assert_eq!(
-                        releases(&mut resumed, steps - stop),
-                        whole[stop..],
-                        "{name} {workload} at {stop}"
-                    );
-                    if stop < steps {
-                        running.release(&input(stop), &mut [0.0; 2]).unwrap();
+                let inputs = statistic.clone().releasing_inputs().unwrap();
+                for plan in [statistic, inputs] {
+                    let whole =
+                        releases(&mut Mechanism::new(plan.clone(), Seed::reproducible(8)).unwrap(), steps);
+                    let mut running = Mechanism::new(plan.clone(), Seed::reproducible(8)).unwrap();
+                    for stop in 0..=steps {
+                        let mut resumed =
+                            Mechanism::resume(plan.clone(), &running.snapshot(), Seed::reproducible(8))
+                                .unwrap();
+                        assert_eq!(resumed.step(), stop);
+                        assert_eq!(
+                            releases(&mut resumed, steps - stop),
+                            whole[stop..],
+                            "{name} {workload} at {stop}"
+                        );
+                        if stop < steps {
+                            running.release(&input(stop), &mut [0.0; 2]).unwrap();
+                        }
                     }
                 }
             }
@@ -308,7 +273,7 @@ pub(crate) mod tests {
         for name in Method::ALL.iter().map(|method| method.name()) {
             let Ok(first) = plan(name, "count", 300) else { continue };
             let run = |plan: &Plan| {
-                releases(&mut Mechanism::reproducible(plan.clone(), 2, Seed::reproducible(2)).unwrap(), 300)
+                releases(&mut Mechanism::new(plan.clone(), Seed::reproducible(2)).unwrap(), 300)
             };
             let expected = run(&first);
             for _ in 0..4 {
@@ -323,17 +288,23 @@ pub(crate) mod tests {
     #[test]
     fn noise_that_comes_out_differently_is_refused() {
         let make = || plan("identity", "count", 5).unwrap();
-        let mut mechanism = Mechanism::new(make(), 2).unwrap();
+        let mut mechanism = Mechanism::new(make(), Seed::reproducible(1)).unwrap();
         releases(&mut mechanism, 2);
-        mechanism.current[1] = mechanism.current[1].next_up();
-        let refused = Mechanism::resume(make(), &mechanism.snapshot());
+        let mut witness = mechanism.run.witness();
+        witness[1] = witness[1].next_up();
+        let plan = make();
+        let seeds = Seed::reproducible(1).into();
+        let other = Snapshot::new(plan.identity(), 2, 2, seeds, mechanism.run.save(), witness);
+        let refused = Mechanism::resume(plan, &other, Seed::reproducible(1));
         assert!(matches!(refused, Err(Error::State { reason }) if reason.contains("noise")));
     }
 
     #[test]
     fn every_mechanism_has_noise_of_its_own() {
-        let mut first = Mechanism::new(plan("identity", "count", 4).unwrap(), 2).unwrap();
-        let mut second = Mechanism::new(plan("identity", "count", 4).unwrap(), 2).unwrap();
+        let mut first =
+            Mechanism::new(plan("identity", "count", 4).unwrap(), Seed::from_system().unwrap()).unwrap();
+        let mut second =
+            Mechanism::new(plan("identity", "count", 4).unwrap(), Seed::from_system().unwrap()).unwrap();
         assert_ne!(releases(&mut first, 4), releases(&mut second, 4));
     }
 
@@ -341,27 +312,75 @@ pub(crate) mod tests {
     fn refuses_no_dimension_the_horizon_and_foreign_snapshots() {
         let make = |steps| plan("identity", "count", steps).unwrap();
         for dimension in [0, 1, 3] {
-            assert!(Mechanism::new(make(3), dimension).is_err(), "calibrated for two coordinates");
+            assert!(make(3).of_dimension(dimension).is_err(), "calibrated for two coordinates");
         }
-        let mut mechanism = Mechanism::new(make(3), 2).unwrap();
+        let ball = Footprint::ball(1.0, Relation::ZeroOut, Participation::Single).unwrap();
+        let plan = Plan::new(make(3).strategy().clone(), ball, *make(3).budget()).unwrap();
+        assert!(Mechanism::new(plan.clone(), Seed::reproducible(1)).is_err(), "of how many coordinates?");
+        assert!(Mechanism::new(plan.of_dimension(9).unwrap(), Seed::reproducible(1)).is_ok());
+        let mut mechanism = Mechanism::new(make(3), Seed::from_system().unwrap()).unwrap();
         releases(&mut mechanism, 3);
         let mut untouched = [7.0; 2];
         assert_eq!(mechanism.release(&[0.0; 2], &mut untouched), Err(Error::HorizonReached { horizon: 3 }));
         assert_eq!(untouched, [7.0; 2]);
-        let refused = Mechanism::resume(make(4), &mechanism.snapshot());
-        assert!(matches!(refused, Err(Error::State { reason }) if reason.contains("another plan")));
+        let refused = Mechanism::resume(make(4), &mechanism.snapshot(), Seed::from_system().unwrap());
+        assert!(matches!(refused, Err(Error::State { reason }) if reason.contains("steps was 3, now 4")));
     }
 
     #[test]
     fn secrets_are_not_printed() {
         let mut mechanism =
-            Mechanism::reproducible(plan("identity", "count", 3).unwrap(), 2, Seed::reproducible(0)).unwrap();
+            Mechanism::new(plan("identity", "count", 3).unwrap(), Seed::reproducible(0)).unwrap();
         let mut output = [0.0; 2];
         mechanism.release(&[1.234_567, 0.0], &mut output).unwrap();
         let noise = (output[0] - 1.234_567) / mechanism.plan().sigma();
         for text in [format!("{mechanism:?}"), format!("{:?}", mechanism.snapshot())] {
             assert!(!text.contains("1.2345") && !text.contains(&format!("{noise:.4}")), "{text}");
         }
+    }
+
+    #[test]
+    fn the_workload_of_noisy_inputs_is_the_noisy_workload() {
+        let mut covered = 0;
+        for name in Method::ALL.iter().map(|method| method.name()) {
+            for workload in ["count", "momentum:0.9"] {
+                let Ok(plan) = plan(name, workload, 13) else { continue };
+                covered += 1;
+                let mut inputs =
+                    Mechanism::new(plan.clone().releasing_inputs().unwrap(), Seed::reproducible(3)).unwrap();
+                let mut outputs = Mechanism::new(plan.clone(), Seed::reproducible(3)).unwrap();
+                let mut stream = plan.strategy().workload().stream(13, 2).unwrap();
+                let (mut noisy, mut sums, mut expected) = ([0.0; 2], [0.0; 2], [0.0; 2]);
+                for step in 0..13 {
+                    let one = inputs.release(&input(step), &mut noisy).unwrap();
+                    let other = outputs.release(&input(step), &mut expected).unwrap();
+                    stream.push(&noisy, &mut sums).unwrap();
+                    assert_eq!(one, other);
+                    for (sum, expected) in sums.iter().zip(expected) {
+                        assert!((sum - expected).abs() < 1e-9 * plan.sigma(), "{name} {workload} {step}");
+                    }
+                }
+            }
+        }
+        assert!(covered >= Method::ALL.len(), "every strategy serves some workload");
+    }
+
+    #[test]
+    fn a_state_of_inputs_is_no_state_of_the_statistic() {
+        let statistic = || plan("sqrt", "count", 2).unwrap();
+        let inputs = || statistic().releasing_inputs().unwrap();
+        let saved = |plan: Plan| Mechanism::new(plan, Seed::reproducible(1)).unwrap().snapshot();
+        for (plan, other) in [(statistic(), inputs()), (inputs(), statistic())] {
+            let refused = Mechanism::resume(plan, &saved(other), Seed::reproducible(1)).unwrap_err();
+            assert!(refused.to_string().contains("releases was "), "{refused}");
+        }
+        let mut mechanism = Mechanism::new(inputs(), Seed::reproducible(1)).unwrap();
+        for _ in 0..2 {
+            assert!(mechanism.release(&[2.5, 0.0], &mut [0.0; 2]).is_err(), "outside the declared bounds");
+            mechanism.release(&[1.0; 2], &mut [0.0; 2]).unwrap();
+        }
+        let refused = mechanism.release(&[1.0; 2], &mut [0.0; 2]);
+        assert_eq!(refused, Err(Error::HorizonReached { horizon: 2 }));
     }
 
     /// An input that must be refused.
@@ -390,8 +409,8 @@ pub(crate) mod tests {
             let plan = plan(method.name(), "window:3", script.len());
             prop_assume!(plan.is_ok());
             let plan = plan.unwrap();
-            let mut touched = Mechanism::reproducible(plan.clone(), 2, Seed::reproducible(1)).unwrap();
-            let mut untouched = Mechanism::reproducible(plan, 2, Seed::reproducible(1)).unwrap();
+            let mut touched = Mechanism::new(plan.clone(), Seed::reproducible(1)).unwrap();
+            let mut untouched = Mechanism::new(plan, Seed::reproducible(1)).unwrap();
             for (refused, x, y) in script {
                 let (mut a, mut b) = ([0.0; 2], [0.0; 2]);
                 for input in refused {

@@ -1,16 +1,24 @@
-//! The plan: the only place that computes σ.
+//! The plan: what is released, for how long, in which arithmetic, and with how much noise. The only place that computes σ.
 
+use std::fmt;
 use std::sync::Arc;
 
-use crate::budget::Budget;
+use crate::budget::{Budget, Kind};
 use crate::error::{Error, Result, check_count};
-use crate::sensitivity::{Footprint, Sensitivity};
-use crate::strategy::{RowNorms, Strategy, check_columns};
+use crate::exact::{ExactPlan, ExactRun};
+use crate::horizon::{DoublingPlan, DoublingRun};
+use crate::identity::{Digest, Identity};
+use crate::noise::{Seeds, Side, UnitNoise, used_rows};
+use crate::run::{LinearRun, Run};
+use crate::sensitivity::{Domain, Footprint, Sensitivity};
+use crate::strategy::{Method, RowNorms, Strategy, check_columns};
+use crate::workload::{Kind as WorkloadKind, Workload};
 
 /// A strategy with the noise that a budget and a footprint demand. It exists only calibrated.
 ///
 /// `σ = Δ / μ`, where Δ is the sensitivity of the strategy under the footprint and μ what the budget buys; every
-/// step of the computation is rounded up.
+/// step of the computation is rounded up. In exact arithmetic ([`Plan::exact`]) Δ is an integer and σ² a rational; without a
+/// known end ([`Plan::doubling`]) there is a σ for every epoch.
 ///
 /// # Privacy
 /// All releases together satisfy the budget under the footprint's neighbouring relation, for adaptively chosen
@@ -18,7 +26,6 @@ use crate::strategy::{RowNorms, Strategy, check_columns};
 ///
 /// # Example
 /// ```
-/// use std::sync::Arc;
 /// use dp_mechanisms::{Budget, Footprint, Method, Participation, Plan, Problem, Relation, Workload};
 /// let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), 365)?)?;
 /// let footprint = Footprint::scalar(0.0, 1.0, Relation::ZeroOut, Participation::Single)?;
@@ -28,21 +35,82 @@ use crate::strategy::{RowNorms, Strategy, check_columns};
 /// ```
 #[derive(Debug, Clone)]
 pub struct Plan {
-    strategy: Arc<dyn Strategy>,
     footprint: Footprint,
     budget: Budget,
+    side: Side,
+    form: Form,
+}
+
+/// How a plan runs.
+#[derive(Debug, Clone)]
+enum Form {
+    Idealized(Arc<Calibrated>),
+    Exact(Arc<ExactPlan>),
+    Doubling(DoublingPlan),
+}
+
+/// A strategy with its noise.
+#[derive(Debug)]
+struct Calibrated {
+    strategy: Arc<dyn Strategy>,
     sensitivity: Sensitivity,
     sigma: f64,
-    rows: Arc<RowNorms>,
+    rows: RowNorms,
+}
+
+/// In which arithmetic data meets noise.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Arithmetic {
+    /// Gaussian noise in floating point, whose low bits are not those of real numbers.
+    Idealized,
+    /// Integers plus discrete noise; inputs are multiples of the grid.
+    Exact {
+        /// The unit of the data.
+        grid: f64,
+    },
+}
+
+impl fmt::Display for Arithmetic {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Idealized => formatter.write_str("idealized"),
+            Self::Exact { grid } => write!(formatter, "exact on a grid of {grid}"),
+        }
+    }
+}
+
+/// For how many steps there is noise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Horizon {
+    /// So many.
+    Steps(usize),
+    /// Without an end: epochs of doubling length, the first of so many steps.
+    Doubling(usize),
+}
+
+impl fmt::Display for Horizon {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Steps(steps) => write!(formatter, "{steps} steps"),
+            Self::Doubling(first) => write!(formatter, "no end, in epochs of {first} steps and doubling"),
+        }
+    }
 }
 
 impl Plan {
-    /// Calibrates a strategy.
+    /// Calibrates a strategy, in floating point.
     ///
     /// # Errors
-    /// When the sensitivity under the footprint cannot be bounded (or is proved for other strategies only), or σ is not
-    /// a finite number.
+    /// When the sensitivity under the footprint cannot be bounded (or is proved for other strategies only), σ is not
+    /// a finite number, or the budget is a pure ε, which no Gaussian noise satisfies.
     pub fn new(strategy: Arc<dyn Strategy>, footprint: Footprint, budget: Budget) -> Result<Self> {
+        if let Kind::Pure { epsilon } = budget.kind() {
+            return Err(Error::OutOfRange {
+                what: "a pure epsilon budget for Gaussian noise",
+                value: epsilon,
+                range: "one with a delta, or an exact plan, which has discrete Laplace noise",
+            });
+        }
         check_columns(strategy.as_ref(), &footprint)?;
         let sensitivity =
             footprint.squared_sensitivity(|participation| strategy.sensitivity(participation))?;
@@ -54,13 +122,112 @@ impl Plan {
                 range: "a finite positive number",
             });
         }
-        let rows = Arc::new(strategy.row_norms()?);
-        Ok(Self { strategy, footprint, budget, sensitivity, sigma, rows })
+        let rows = strategy.row_norms()?;
+        let form = Form::Idealized(Arc::new(Calibrated { strategy, sensitivity, sigma, rows }));
+        Ok(Self { footprint, budget, side: Side::Output, form })
     }
 
-    /// The strategy.
+    /// Calibrates a strategy for inputs that are multiples of `grid`, in exact integers: see [`crate::exact`].
+    ///
+    /// # Privacy
+    /// As [`Plan::new`], also for somebody who sees every bit. A μ-GDP budget is satisfied up to [`Plan::slack`].
+    ///
+    /// # Errors
+    /// A footprint that does not state its dimension, a strategy that cannot be measured on live data, bounds that are too
+    /// wide or a grid that is too fine, a pure ε for anything but numbers with bounds, or what calibration refuses.
+    pub fn exact(
+        strategy: &Arc<dyn Strategy>,
+        footprint: Footprint,
+        budget: Budget,
+        grid: f64,
+    ) -> Result<Self> {
+        let dimension = stated(&footprint)?;
+        let exact = ExactPlan::new(strategy, footprint.clone(), dimension, grid, budget.into())?;
+        Ok(Self { footprint, budget, side: Side::Output, form: Form::Exact(Arc::new(exact)) })
+    }
+
+    /// A stream without a known end: epochs of doubling length, the first of `first_epoch` steps, each with a strategy of its
+    /// own by the same method and the whole budget for whoever takes part in it.
+    ///
+    /// # Errors
+    /// A first epoch of zero steps, several participations in one footprint, or what its strategy refuses.
+    pub fn doubling(
+        workload: &Workload,
+        method: Method,
+        footprint: Footprint,
+        budget: Budget,
+        first_epoch: usize,
+    ) -> Result<Self> {
+        Ok(Self::of_epochs(DoublingPlan::new(workload, method, footprint, budget, first_epoch)?))
+    }
+
+    pub(crate) fn of_epochs(epochs: DoublingPlan) -> Self {
+        let (footprint, budget) = (epochs.footprint().clone(), *epochs.budget());
+        Self { footprint, budget, side: Side::Output, form: Form::Doubling(epochs) }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of_exact(exact: ExactPlan, budget: Budget) -> Self {
+        let footprint = exact.footprint().clone().of_dimension(exact.dimension()).unwrap();
+        Self { footprint, budget, side: Side::Output, form: Form::Exact(Arc::new(exact)) }
+    }
+
+    /// The same plan, releasing every input with its noise, `x_t + σ ξ_t` with `ξ = A⁻¹ B z`, instead of the statistic.
+    ///
+    /// The workload applied to these releases is what the statistic's release would have been, `A (x + σξ) = A x + σ B z`. A
+    /// caller who computes on from the noisy inputs, such as an optimizer, needs no statistic kept here: everything it makes
+    /// of them is post-processing. Standard deviations stay those of the workload's answers; the noise of one input says
+    /// little, because most of it cancels in the next ones.
+    ///
+    /// # Privacy
+    /// The same, of which it is an invertible function.
+    ///
+    /// # Errors
+    /// Exact arithmetic and unknown horizons, which release the statistic only.
+    pub fn releasing_inputs(mut self) -> Result<Self> {
+        if !matches!(self.form, Form::Idealized(_)) {
+            return Err(Error::NotApplicable {
+                strategy: self.strategy().name(),
+                workload: self.workload().to_string(),
+                reason: "inputs are released with their noise in floating point and for a known number of steps only",
+            });
+        }
+        self.side = Side::Input;
+        Ok(self)
+    }
+
+    /// The same plan for vectors of so many coordinates; see [`Footprint::of_dimension`].
+    ///
+    /// # Errors
+    /// A dimension of zero, or another one than the footprint was proved for.
+    pub fn of_dimension(mut self, dimension: usize) -> Result<Self> {
+        self.footprint = self.footprint.of_dimension(dimension)?;
+        Ok(self)
+    }
+
+    /// The number of coordinates of an input.
+    ///
+    /// # Errors
+    /// A footprint that does not state it.
+    pub fn dimension(&self) -> Result<usize> {
+        stated(&self.footprint)
+    }
+
+    /// The statistic.
+    pub fn workload(&self) -> &Workload {
+        match &self.form {
+            Form::Doubling(epochs) => epochs.workload(),
+            _ => self.strategy().workload(),
+        }
+    }
+
+    /// The strategy; that of the first epoch where there are epochs.
     pub fn strategy(&self) -> &Arc<dyn Strategy> {
-        &self.strategy
+        match &self.form {
+            Form::Idealized(calibrated) => &calibrated.strategy,
+            Form::Exact(exact) => exact.strategy().source(),
+            Form::Doubling(epochs) => epochs.first().plan.strategy(),
+        }
     }
 
     /// What one person can change.
@@ -73,37 +240,121 @@ impl Plan {
         &self.budget
     }
 
-    /// The sensitivity of the strategy under the footprint.
+    /// In which arithmetic data meets noise.
+    pub fn arithmetic(&self) -> Arithmetic {
+        match &self.form {
+            Form::Exact(exact) => Arithmetic::Exact { grid: exact.grid() },
+            _ => Arithmetic::Idealized,
+        }
+    }
+
+    /// For how many steps there is noise.
+    pub fn horizon(&self) -> Horizon {
+        match &self.form {
+            Form::Doubling(epochs) => Horizon::Doubling(epochs.first_epoch()),
+            _ => Horizon::Steps(self.steps()),
+        }
+    }
+
+    /// Whether inputs are released instead of the statistic.
+    pub fn releases_inputs(&self) -> bool {
+        self.side == Side::Input
+    }
+
+    /// The sensitivity of the strategy under the footprint: ℓ2, squared, in units of the data. That of the integer strategy in
+    /// exact arithmetic (the square of the ℓ1 sensitivity for a pure ε), and of the first epoch where there are epochs.
     pub fn sensitivity(&self) -> Sensitivity {
-        self.sensitivity
+        match &self.form {
+            Form::Idealized(calibrated) => calibrated.sensitivity,
+            Form::Exact(exact) => exact.sensitivity_in_units_of_data(),
+            Form::Doubling(epochs) => epochs.first().plan.sensitivity(),
+        }
     }
 
-    /// The standard deviation of every entry of `z`.
+    /// The standard deviation of every entry of `z`, in units of the data; of the first epoch where there are epochs.
     pub fn sigma(&self) -> f64 {
-        self.sigma
+        match &self.form {
+            Form::Idealized(calibrated) => calibrated.sigma,
+            Form::Exact(exact) => exact.sigma(),
+            Form::Doubling(epochs) => epochs.first().plan.sigma(),
+        }
     }
 
-    /// The number of steps.
+    /// The number of steps; [`usize::MAX`] without an end.
     pub fn steps(&self) -> usize {
-        self.strategy.steps()
+        match &self.form {
+            Form::Idealized(calibrated) => calibrated.strategy.steps(),
+            Form::Exact(exact) => exact.steps(),
+            Form::Doubling(_) => usize::MAX,
+        }
     }
 
-    /// The standard deviation `σ‖b_t‖` of each coordinate of the release of step `t`, counted from 1.
+    /// The standard deviation `σ‖b_t‖` of each coordinate of the release of step `t`, counted from 1. Without an end, nothing
+    /// where it would take matrices that are too large.
     pub fn standard_deviation(&self, step: usize) -> Option<f64> {
-        let index = step.checked_sub(1)?;
-        self.rows.at(index).map(|squared| self.sigma * squared.sqrt())
+        match &self.form {
+            Form::Doubling(epochs) => epochs.standard_deviation(step).ok(),
+            _ => {
+                let index = step.checked_sub(1)?;
+                self.row_norms().at(index).map(|squared| self.sigma() * squared.sqrt())
+            }
+        }
     }
 
-    /// The squared row norms behind the standard deviations.
+    /// The standard deviations of all steps in turn: for a stream, O(1) amortized where [`Plan::standard_deviation`] evaluates a
+    /// closed form. Without an end it goes on for as long as they are known.
+    pub fn deviations(&self) -> Box<dyn Iterator<Item = f64> + '_> {
+        match &self.form {
+            Form::Doubling(_) => Box::new((1..).map_while(|step| self.standard_deviation(step))),
+            _ => {
+                let sigma = self.sigma();
+                Box::new(self.row_norms().iter().map(move |squared| sigma * squared.sqrt()))
+            }
+        }
+    }
+
+    /// The most by which rounding inputs to the grid moves the release of step `t`; 0 in floating point.
+    pub fn quantization(&self, step: usize) -> f64 {
+        match &self.form {
+            Form::Exact(exact) => exact.quantization(step).unwrap_or(0.0),
+            _ => 0.0,
+        }
+    }
+
+    /// The most by which decoding with the real matrix moves a release, in standard deviations of its noise; 0 in floating
+    /// point. Below 1e-6 for inputs within their bounds; for encodings, with at most `2^20` grid units of a coordinate in
+    /// every step.
+    pub fn decoding_bias(&self) -> f64 {
+        match &self.form {
+            Form::Exact(exact) => exact.decoding_bias(),
+            _ => 0.0,
+        }
+    }
+
+    /// How far exact noise is from the Gaussian noise that a μ-GDP budget speaks of, in total variation: the releases are
+    /// within this distance of those of a mechanism that is μ-GDP. Every other budget is satisfied without slack, and so is
+    /// this one in idealized arithmetic.
+    pub fn slack(&self) -> f64 {
+        match &self.form {
+            Form::Exact(exact) => exact.slack(),
+            _ => 0.0,
+        }
+    }
+
+    /// The squared row norms behind the standard deviations; of the first epoch where there are epochs.
     pub fn row_norms(&self) -> &RowNorms {
-        &self.rows
+        match &self.form {
+            Form::Idealized(calibrated) => &calibrated.rows,
+            Form::Exact(exact) => exact.row_norms(),
+            Form::Doubling(epochs) => epochs.first().plan.row_norms(),
+        }
     }
 
     /// The half-width within which all `steps · dimension` released coordinates stay at once with probability
     /// `1 - failure`: `σ max_t‖b_t‖ sqrt(2 ln(2nd/β))`.
     ///
     /// # Errors
-    /// A failure probability outside (0, 1), or a dimension of zero.
+    /// A failure probability outside (0, 1), a dimension of zero, or an unknown number of steps.
     pub fn simultaneous_band(&self, dimension: usize, failure: f64) -> Result<f64> {
         check_count("dimension", dimension)?;
         if !(failure > 0.0 && failure < 1.0) {
@@ -113,24 +364,132 @@ impl Plan {
                 range: "strictly between 0 and 1",
             });
         }
+        if matches!(self.form, Form::Doubling(_)) {
+            return Err(Error::HorizonReached { horizon: 0 });
+        }
         let values = self.steps() as f64 * dimension as f64;
-        Ok(self.sigma * self.rows.max().sqrt() * (2.0 * (2.0 * values / failure).ln()).sqrt())
+        Ok(self.sigma() * self.row_norms().max().sqrt() * (2.0 * (2.0 * values / failure).ln()).sqrt())
     }
 
-    /// A line that identifies the plan: two plans with the same line release the same thing with the same noise.
-    pub fn identity(&self) -> String {
-        format!(
-            "workload={:?} strategy={} steps={} rows={:.6e}/{:.6e} footprint={:?} budget={:?} sigma={:016x}",
-            self.strategy.workload(),
-            self.strategy.name(),
-            self.steps(),
-            // A fitted strategy is known by its errors; six digits hold on every machine.
-            self.rows.mean(),
-            self.rows.max(),
-            self.footprint,
-            self.budget,
-            self.sigma.to_bits()
-        )
+    /// What the plan is, field by field: two plans of one identity release the same thing with the same noise.
+    pub fn identity(&self) -> Identity {
+        let horizon = match self.horizon() {
+            Horizon::Steps(steps) => ("steps", steps),
+            Horizon::Doubling(first) => ("first epoch of doubling ones", first),
+        };
+        let mut identity = Identity::new()
+            .with("arithmetic", self.arithmetic())
+            .with("releases", if self.releases_inputs() { "inputs" } else { "statistic" })
+            .with("workload", self.workload())
+            .with("weights or rates", parameters(self.workload()))
+            .with(horizon.0, horizon.1)
+            .with("strategy", self.strategy().name())
+            .with("coefficients", self.digest())
+            .with("sigma", format_args!("{:e}", self.sigma()))
+            .with("relation", self.footprint.relation());
+        for (name, value) in stated_budget(self.budget.kind()) {
+            identity = identity.with(name, value);
+        }
+        identity = match self.footprint.domain() {
+            Domain::Interval { low, high } => identity.with("bounds", format_args!("{low}:{high}")),
+            Domain::Ball { radius } => identity.with("norm", radius),
+            Domain::Encoded => identity.with("bounds", "those of the encoding"),
+        };
+        for (index, term) in self.footprint.terms().iter().enumerate() {
+            let name = format!("change {}", index + 1);
+            identity = identity.with(&name, format_args!("{} in {}", term.weight, term.participation));
+        }
+        match self.footprint.dimension() {
+            Some(dimension) => identity.with("dimension", dimension),
+            None => identity.with("dimension", "any"),
+        }
+    }
+
+    /// A digest of the coefficients in use: those of the integer strategy, or what the strategy makes of fixed noise together
+    /// with its sensitivity and the sums of all its rows. Coefficients that differ in their last bits differ here.
+    fn digest(&self) -> Digest {
+        /// Rows that anybody can write down, none of them like another.
+        struct Fixed;
+        impl UnitNoise for Fixed {
+            fn fill_range(&self, row: usize, first: usize, out: &mut [f64]) {
+                for (coordinate, value) in (first..).zip(out) {
+                    *value = 1.0 / (row + coordinate + 1) as f64;
+                }
+            }
+        }
+        let mut digest = Digest::new();
+        match &self.form {
+            Form::Exact(exact) => exact.add_to(&mut digest),
+            _ => {
+                let (strategy, rows) = (self.strategy(), self.row_norms());
+                digest.add_all(&[self.sensitivity().squared, rows.mean(), rows.max()]);
+                if let Ok(mut filter) = strategy.noise_filter(1) {
+                    let mut value = [0.0];
+                    for _ in 0..strategy.steps().min(64) {
+                        if filter.next_into(&mut Fixed, &mut value).is_ok() {
+                            digest.add_all(&value);
+                        }
+                    }
+                }
+            }
+        }
+        digest
+    }
+
+    /// The plan at work, before its first step.
+    pub(crate) fn start(&self, dimension: usize, seeds: Seeds) -> Result<Box<dyn Run>> {
+        Ok(match &self.form {
+            Form::Idealized(calibrated) => {
+                let strategy = calibrated.strategy.as_ref();
+                Box::new(LinearRun::new(strategy, calibrated.sigma, dimension, self.side, seeds)?)
+            }
+            Form::Exact(exact) => Box::new(ExactRun::new(Arc::clone(exact), seeds)?),
+            Form::Doubling(epochs) => Box::new(DoublingRun::new(epochs.clone(), dimension, seeds)?),
+        })
+    }
+
+    /// The first row of noise, by part of the mechanism, that no release up to a step has used.
+    pub(crate) fn used_rows(&self, step: usize) -> Result<(usize, usize)> {
+        match &self.form {
+            Form::Idealized(calibrated) => Ok((0, used_rows(calibrated.strategy.as_ref(), step)?)),
+            Form::Exact(exact) => Ok((0, exact.used_rows(step))),
+            Form::Doubling(epochs) => {
+                let (index, epoch) = epochs.epoch_of(step)?;
+                Ok((index, used_rows(epoch.plan.strategy().as_ref(), step - epoch.start)?))
+            }
+        }
+    }
+}
+
+fn stated(footprint: &Footprint) -> Result<usize> {
+    footprint.dimension().ok_or(Error::OutOfRange {
+        what: "the dimension of a footprint that bounds whole vectors",
+        value: f64::NAN,
+        range: "one that is stated before a mechanism is made: Plan::of_dimension",
+    })
+}
+
+/// The budget as it was stated, by its parameters.
+fn stated_budget(kind: Kind) -> Vec<(&'static str, f64)> {
+    match kind {
+        Kind::Approximate { epsilon, delta } => vec![("epsilon", epsilon), ("delta", delta)],
+        Kind::Pure { epsilon } => vec![("epsilon", epsilon), ("delta", 0.0)],
+        Kind::ZeroConcentrated { rho } => vec![("rho", rho)],
+        Kind::Gaussian { mu } => vec![("mu", mu)],
+    }
+}
+
+/// What the name of a workload leaves out.
+fn parameters(workload: &Workload) -> String {
+    let of = |values: &[f64]| {
+        let mut digest = Digest::new();
+        digest.add_all(values);
+        format!("{} numbers {digest}", values.len())
+    };
+    match workload.kind() {
+        WorkloadKind::Weights { weights } => of(weights),
+        WorkloadKind::Momentum { rates, .. } => of(rates),
+        _ => "none".to_owned(),
     }
 }
 

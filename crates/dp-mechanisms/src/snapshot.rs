@@ -5,45 +5,74 @@ use std::fmt;
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::error::{Error, Result};
-use crate::noise::Seed;
+use crate::identity::Identity;
+use crate::noise::{Origin, Seed, Seeds, Segment};
 
 /// A mechanism between two steps.
 ///
-/// The noise is a pure function of seed and step, so a snapshot stores the seed instead of the noise. It also
+/// The noise is a pure function of seeds and step, so a snapshot stores the seeds instead of the noise. It also
 /// holds the exact statistic: keep it as secret as the data. Wiped from memory on drop, printed without its
 /// contents.
 pub struct Snapshot {
-    identity: String,
+    identity: Identity,
     dimension: usize,
     step: usize,
-    seed: Seed,
-    statistic: Vec<f64>,
-    /// The noise of the last step, by which a resumed mechanism proves that it continues the same one.
-    noise: Vec<f64>,
+    seeds: Seeds,
+    payload: Payload,
+    /// Values of the last step, by which a resumed mechanism proves that it continues the same one.
+    witness: Vec<f64>,
     releases: Vec<f64>,
-    /// What an application needs beside the mechanism.
-    attachment: Vec<u8>,
+    /// What others need beside the mechanism, by name.
+    attachments: Vec<(String, Vec<u8>)>,
+}
+
+/// What a run keeps, by what it is.
+pub(crate) enum Payload {
+    /// The state of the workload, in floating point.
+    Statistic(Vec<f64>),
+    /// All inputs so far in units of the grid, step after step.
+    Inputs(Vec<i64>),
+    /// Coordinates with their entries, of a sparse mechanism.
+    Cells(Vec<f64>),
+}
+
+impl Payload {
+    fn tag(&self) -> u64 {
+        match self {
+            Self::Statistic(_) => 0,
+            Self::Inputs(_) => 1,
+            Self::Cells(_) => 2,
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Statistic(values) | Self::Cells(values) => values.len(),
+            Self::Inputs(values) => values.len(),
+        }
+    }
+}
+
+impl Drop for Payload {
+    fn drop(&mut self) {
+        match self {
+            Self::Statistic(values) | Self::Cells(values) => values.zeroize(),
+            Self::Inputs(values) => values.zeroize(),
+        }
+    }
 }
 
 impl Snapshot {
     pub(crate) fn new(
-        identity: String,
+        identity: Identity,
         dimension: usize,
         step: usize,
-        seed: Seed,
-        statistic: Vec<f64>,
-        noise: Vec<f64>,
+        seeds: Seeds,
+        payload: Payload,
+        witness: Vec<f64>,
     ) -> Self {
-        Self {
-            identity,
-            dimension,
-            step,
-            seed,
-            statistic,
-            noise,
-            releases: Vec::new(),
-            attachment: Vec::new(),
-        }
+        let (releases, attachments) = (Vec::new(), Vec::new());
+        Self { identity, dimension, step, seeds, payload, witness, releases, attachments }
     }
 
     /// Adds the latest releases, which the receiver may not have seen yet: `dimension` values per step, the last
@@ -55,7 +84,7 @@ impl Snapshot {
         if !releases.len().is_multiple_of(self.dimension) || releases.len() / self.dimension > self.step {
             return Err(Error::Dimension {
                 what: "the batch of releases",
-                expected: self.step * self.dimension,
+                expected: self.step.saturating_mul(self.dimension),
                 actual: releases.len(),
             });
         }
@@ -63,21 +92,30 @@ impl Snapshot {
         Ok(self)
     }
 
-    /// Adds what an application needs to continue beside the mechanism. It is sealed with the rest, and read by the
-    /// application alone.
-    pub fn with_attachment(mut self, attachment: Vec<u8>) -> Self {
-        self.attachment.zeroize();
-        self.attachment = attachment;
+    /// Adds what somebody needs to continue beside the mechanism, or replaces it. It is sealed with the rest, and read by
+    /// whoever knows its name.
+    pub fn with_attachment(mut self, name: &str, mut contents: Vec<u8>) -> Self {
+        match self.attachments.iter_mut().find(|(known, _)| known == name) {
+            Some((_, old)) => {
+                std::mem::swap(old, &mut contents);
+                contents.zeroize();
+            }
+            None => self.attachments.push((name.to_owned(), contents)),
+        }
         self
     }
 
-    /// What [`Snapshot::with_attachment`] added, nothing otherwise: a secret like the rest.
-    pub fn attachment(&self) -> &[u8] {
-        &self.attachment
+    /// What [`Snapshot::with_attachment`] added under a name: a secret like the rest.
+    pub fn attachment(&self, name: &str) -> Option<&[u8]> {
+        self.attachments.iter().find(|(known, _)| known == name).map(|(_, contents)| contents.as_slice())
+    }
+
+    pub(crate) fn attachments(&self) -> &[(String, Vec<u8>)] {
+        &self.attachments
     }
 
     /// The plan this snapshot belongs to, see [`crate::Plan::identity`].
-    pub fn identity(&self) -> &str {
+    pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
@@ -91,28 +129,33 @@ impl Snapshot {
         self.step
     }
 
+    /// Where the randomness came from.
+    pub fn origin(&self) -> Origin {
+        self.seeds.origin()
+    }
+
     /// The latest releases, `dimension` values per step, ending with those of [`Snapshot::step`].
     pub fn releases(&self) -> &[f64] {
         &self.releases
     }
 
-    /// Refuses to be used with another plan.
-    pub(crate) fn check_identity(&self, identity: &str) -> Result<()> {
-        if self.identity == identity {
+    /// Refuses to be used with another plan, and says what is different.
+    pub(crate) fn check_identity(&self, now: &Identity) -> Result<()> {
+        let differences = self.identity.differences(now);
+        if differences.is_empty() {
             return Ok(());
         }
         Err(Error::State {
             reason: format!(
-                "it belongs to another plan; saved: {}; requested: {identity}; resume with the saved plan, or start a \
-                 new state elsewhere",
-                self.identity
+                "it belongs to another plan: {}; resume with the saved plan, or start a new state elsewhere",
+                differences.join("; ")
             ),
         })
     }
 
     /// Refuses to continue with noise other than that of the last step, bit for bit.
-    pub(crate) fn check_noise(&self, noise: &[f64]) -> Result<()> {
-        if noise.iter().map(|value| value.to_bits()).eq(self.noise.iter().map(|value| value.to_bits())) {
+    pub(crate) fn check_witness(&self, now: &[f64]) -> Result<()> {
+        if now.iter().map(|value| value.to_bits()).eq(self.witness.iter().map(|value| value.to_bits())) {
             return Ok(());
         }
         Err(Error::State {
@@ -122,59 +165,137 @@ impl Snapshot {
         })
     }
 
-    pub(crate) fn seed(&self) -> &Seed {
-        &self.seed
+    pub(crate) fn seeds(&self) -> &Seeds {
+        &self.seeds
     }
 
-    pub(crate) fn statistic(&self) -> &[f64] {
-        &self.statistic
+    pub(crate) fn payload(&self) -> &Payload {
+        &self.payload
     }
 
-    pub(crate) fn noise(&self) -> &[f64] {
-        &self.noise
-    }
-
-    /// The secret part as bytes: counts as `u64`, values as the bits of `f64`, all little endian, and the attachment.
+    /// The secret part as bytes: counts as `u64`, values as their bits, all little endian.
     pub(crate) fn encode(&self) -> Zeroizing<Vec<u8>> {
-        let values = self.statistic.len() + self.noise.len() + self.releases.len();
+        let attached: usize =
+            self.attachments.iter().map(|(name, contents)| 16 + name.len() + contents.len()).sum();
+        let values = self.payload.len() + self.witness.len() + self.releases.len();
+        let segments = self.seeds.segments();
         // The exact capacity: a vector that grows would leave copies of the secret behind.
-        let mut bytes = Zeroizing::new(Vec::with_capacity(4 * 8 + 32 + values * 8 + self.attachment.len()));
-        for count in [self.dimension, self.step, self.statistic.len(), self.releases.len()] {
-            bytes.extend_from_slice(&(count as u64).to_le_bytes());
+        let length = 9 * 8 + segments.len() * 48 + values * 8 + attached;
+        let mut bytes = Zeroizing::new(Vec::with_capacity(length));
+        let counts = [
+            self.dimension as u64,
+            self.step as u64,
+            self.payload.tag(),
+            self.payload.len() as u64,
+            self.witness.len() as u64,
+            self.releases.len() as u64,
+            self.attachments.len() as u64,
+            segments.len() as u64,
+            origin_number(self.seeds.origin()),
+        ];
+        let mut word = |value: u64| bytes.extend_from_slice(&value.to_le_bytes());
+        counts.into_iter().for_each(&mut word);
+        match &self.payload {
+            Payload::Statistic(values) | Payload::Cells(values) => {
+                values.iter().for_each(|value| word(value.to_bits()));
+            }
+            Payload::Inputs(values) => values.iter().for_each(|value| word(value.cast_unsigned())),
         }
-        bytes.extend_from_slice(self.seed.expose());
-        for value in self.statistic.iter().chain(&self.noise).chain(&self.releases) {
-            bytes.extend_from_slice(&value.to_bits().to_le_bytes());
+        self.witness.iter().chain(&self.releases).for_each(|value| word(value.to_bits()));
+        for segment in segments {
+            bytes.extend_from_slice(&(segment.part as u64).to_le_bytes());
+            bytes.extend_from_slice(&(segment.row as u64).to_le_bytes());
+            bytes.extend_from_slice(segment.seed.expose());
         }
-        bytes.extend_from_slice(&self.attachment);
+        for (name, contents) in &self.attachments {
+            bytes.extend_from_slice(&(name.len() as u64).to_le_bytes());
+            bytes.extend_from_slice(&(contents.len() as u64).to_le_bytes());
+            bytes.extend_from_slice(name.as_bytes());
+            bytes.extend_from_slice(contents);
+        }
         bytes
     }
 
     /// Reads what [`Snapshot::encode`] wrote.
-    pub(crate) fn decode(identity: String, bytes: &[u8]) -> Result<Self> {
-        let damaged = || Error::State { reason: "its contents contradict each other".to_owned() };
-        let (counts, rest) = bytes.split_at_checked(32).ok_or_else(damaged)?;
-        let (seed, rest) = rest.split_first_chunk::<32>().ok_or_else(damaged)?;
-        let mut lengths = words(counts).map(|word| usize::try_from(word).map_err(|_| damaged()));
-        let mut count = || lengths.next().unwrap_or_else(|| Err(damaged()));
-        let (dimension, step, statistic, releases) = (count()?, count()?, count()?, count()?);
-        let total = statistic.checked_add(dimension).and_then(|total| total.checked_add(releases));
-        let length = total.and_then(|total| total.checked_mul(8)).filter(|_| dimension > 0);
-        let (values, attachment) =
-            length.and_then(|length| rest.split_at_checked(length)).ok_or_else(damaged)?;
-        let mut values = words(values).map(f64::from_bits);
-        let mut floats = |count: usize| values.by_ref().take(count).collect::<Vec<f64>>();
-        let (statistic, noise, releases) = (floats(statistic), floats(dimension), floats(releases));
-        Self::new(identity, dimension, step, Seed::from_bytes(*seed), statistic, noise)
-            .with_releases(releases)
-            .map(|snapshot| snapshot.with_attachment(attachment.to_vec()))
-            .map_err(|_| damaged())
+    pub(crate) fn decode(identity: Identity, bytes: &[u8]) -> Result<Self> {
+        Reader(bytes)
+            .snapshot(identity)
+            .ok_or_else(|| Error::State { reason: "its contents contradict each other".to_owned() })
     }
 }
 
-/// The little-endian words of a byte string.
-fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
-    bytes.as_chunks::<8>().0.iter().map(|chunk| u64::from_le_bytes(*chunk))
+fn origin_number(origin: Origin) -> u64 {
+    match origin {
+        Origin::System => 0,
+        Origin::Shared => 1,
+        Origin::Reproducible => 2,
+    }
+}
+
+/// What is left to read of a snapshot.
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn take(&mut self, length: usize) -> Option<&[u8]> {
+        let (taken, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn word(&mut self) -> Option<u64> {
+        let (word, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(u64::from_le_bytes(*word))
+    }
+
+    fn count(&mut self) -> Option<usize> {
+        usize::try_from(self.word()?).ok()
+    }
+
+    fn words<T>(&mut self, count: usize, from: impl Fn(u64) -> T) -> Option<Vec<T>> {
+        let bytes = self.take(count.checked_mul(8)?)?;
+        Some(bytes.as_chunks::<8>().0.iter().map(|word| from(u64::from_le_bytes(*word))).collect())
+    }
+
+    fn snapshot(mut self, identity: Identity) -> Option<Snapshot> {
+        let (dimension, step, tag, values) = (self.count()?, self.count()?, self.word()?, self.count()?);
+        let (witness, releases) = (self.count()?, self.count()?);
+        let (attachments, segments, origin) = (self.count()?, self.count()?, self.word()?);
+        let origin = match origin {
+            0 => Origin::System,
+            1 => Origin::Shared,
+            2 => Origin::Reproducible,
+            _ => return None,
+        };
+        let payload = match tag {
+            0 => Payload::Statistic(self.words(values, f64::from_bits)?),
+            1 => Payload::Inputs(self.words(values, u64::cast_signed)?),
+            2 => Payload::Cells(self.words(values, f64::from_bits)?),
+            _ => return None,
+        };
+        let witness = self.words(witness, f64::from_bits)?;
+        let releases = self.words(releases, f64::from_bits)?;
+        let mut seeds = Vec::new();
+        for _ in 0..segments {
+            let (part, row) = (self.count()?, self.count()?);
+            let secret: [u8; 32] = self.take(32)?.try_into().ok()?;
+            seeds.push(Segment { part, row, seed: Seed::from_bytes(secret, origin) });
+        }
+        let seeds = Seeds::from_segments(seeds)?;
+        if dimension == 0 {
+            return None;
+        }
+        let mut snapshot = Snapshot::new(identity, dimension, step, seeds, payload, witness);
+        snapshot = snapshot.with_releases(releases).ok()?;
+        for _ in 0..attachments {
+            let (name, contents) = (self.count()?, self.count()?);
+            let name = String::from_utf8(self.take(name)?.to_vec()).ok()?;
+            let contents = self.take(contents)?.to_vec();
+            snapshot = snapshot.with_attachment(&name, contents);
+        }
+        // What is left is padding.
+        self.0.iter().all(|byte| *byte == 0).then_some(snapshot)
+    }
 }
 
 /// Says which plan and step, and nothing that is secret.
@@ -191,9 +312,10 @@ impl fmt::Debug for Snapshot {
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        self.statistic.zeroize();
-        self.noise.zeroize();
+        self.witness.zeroize();
         self.releases.zeroize();
-        self.attachment.zeroize();
+        for (_, contents) in &mut self.attachments {
+            contents.zeroize();
+        }
     }
 }

@@ -14,10 +14,10 @@ use rand_distr::{Distribution, StandardNormal};
 use zeroize::Zeroize;
 
 use crate::error::{Error, Result};
-use crate::mechanism::Release;
-use crate::noise::{CorrelatedNoise, HashKey, Seed, Side, UnitNoise};
-use crate::plan::Plan;
-use crate::snapshot::Snapshot;
+use crate::identity::Identity;
+use crate::noise::{CorrelatedNoise, HashKey, Seed, Seeds, Side, UnitNoise, used_rows};
+use crate::plan::{Arithmetic, Horizon, Plan};
+use crate::snapshot::{Payload, Snapshot};
 use crate::workload::{Kind, Workload};
 
 /// The largest number of coordinates: each index must be exact in a saved state.
@@ -44,12 +44,12 @@ const WITNESSES: usize = 8;
 /// # Example
 /// ```
 /// use dp_mechanisms::{Method, Problem, sensitivity::Term};
-/// use dp_mechanisms::{Budget, Footprint, Participation, Plan, Relation, SparseMechanism, Workload, strategy};
+/// use dp_mechanisms::{Budget, Footprint, Participation, Plan, Relation, Seed, SparseMechanism, Workload};
 /// let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), 10)?)?;
 /// let term = Term { weight: 1.0, participation: Participation::Single };
-/// let footprint = Footprint::encoded(vec![term], Relation::ZeroOut)?;
+/// let footprint = Footprint::encoded(vec![term], Relation::ZeroOut)?.of_dimension(1_000_000)?;
 /// let plan = Plan::new(strategy, footprint, Budget::approximate(1.0, 1e-6)?)?;
-/// let mut mechanism = SparseMechanism::new(plan, 1_000_000)?;
+/// let mut mechanism = SparseMechanism::new(plan, Seed::from_system()?)?;
 /// mechanism.push(&[(123_456, 1.0)])?;
 /// let first = mechanism.ask(123_456)?;
 /// assert_eq!(mechanism.ask(123_456)?, first, "a question asked twice has one answer");
@@ -59,7 +59,7 @@ pub struct SparseMechanism {
     plan: Plan,
     dimension: u64,
     step: usize,
-    seed: Seed,
+    seeds: Seeds,
     cells: HashMap<u64, Cell>,
     columns: HashMap<u64, Column>,
     /// Room for the changes of a step, added up by coordinate; wiped after every step.
@@ -83,8 +83,16 @@ impl Cell {
             }
         } else {
             let sum = self.total(workload, step) + value;
+            self.wipe();
             self.entries.clear();
             self.entries.push((step, sum));
+        }
+    }
+
+    fn wipe(&mut self) {
+        for (step, value) in &mut self.entries {
+            step.zeroize();
+            value.zeroize();
         }
     }
 
@@ -113,39 +121,33 @@ struct Column {
 }
 
 impl SparseMechanism {
-    /// A mechanism over `dimension` coordinates, with secret noise from the operating system.
+    /// A mechanism before its first step, over the coordinates of the plan's footprint. Where its noise comes from is the
+    /// seed's; see [`Mechanism::new`](crate::Mechanism::new).
     ///
     /// # Errors
-    /// A dimension of zero or above [`MOST_COORDINATES`], a workload without a short state per coordinate
-    /// (polynomial decay, given weights, momentum), or no system randomness.
-    pub fn new(plan: Plan, dimension: u64) -> Result<Self> {
-        Self::with_seed(plan, dimension, Seed::from_system()?)
+    /// A footprint that does not state its dimension or has more than [`MOST_COORDINATES`], a plan that is exact, without an
+    /// end or releases inputs, or a workload without a short state per coordinate (polynomial decay, given weights, momentum).
+    pub fn new(plan: Plan, seed: Seed) -> Result<Self> {
+        Self::with_seeds(plan, seed.into())
     }
 
-    /// A mechanism whose noise anybody who knows the seed can repeat and subtract: **not private** under a
-    /// [`Seed::reproducible`] seed, for tests, demonstrations and reproductions only.
-    ///
-    /// # Errors
-    /// As [`Self::new`].
-    pub fn reproducible(plan: Plan, dimension: u64, seed: Seed) -> Result<Self> {
-        Self::with_seed(plan, dimension, seed)
-    }
-
-    fn with_seed(plan: Plan, dimension: u64, seed: Seed) -> Result<Self> {
-        if !(1..=MOST_COORDINATES).contains(&dimension) {
+    fn with_seeds(plan: Plan, seeds: Seeds) -> Result<Self> {
+        let dimension = plan.dimension()? as u64;
+        if dimension > MOST_COORDINATES {
             return Err(Error::OutOfRange {
                 what: "dimension",
                 value: dimension as f64,
                 range: "an integer from 1 to 2^53",
             });
         }
-        if let Some(proved) = plan.footprint().dimension()
-            && proved as u64 != dimension
-        {
-            return Err(Error::Dimension {
-                what: "the vector that the plan is to serve",
-                expected: proved,
-                actual: usize::try_from(dimension).unwrap_or(usize::MAX),
+        let simple = plan.arithmetic() == Arithmetic::Idealized
+            && matches!(plan.horizon(), Horizon::Steps(_))
+            && !plan.releases_inputs();
+        if !simple {
+            return Err(Error::NotApplicable {
+                strategy: plan.strategy().name(),
+                workload: plan.workload().to_string(),
+                reason: "a sparse mechanism releases statistics of a known number of steps in floating point",
             });
         }
         let workload = plan.strategy().workload();
@@ -162,7 +164,7 @@ impl SparseMechanism {
         // A coordinate that a step does not change has input 0 in that step.
         plan.footprint().domain().check(1, &[0.0])?;
         let (cells, columns) = (HashMap::new(), HashMap::new());
-        Ok(Self { plan, dimension, step: 0, seed, cells, columns, touched: Default::default() })
+        Ok(Self { plan, dimension, step: 0, seeds, cells, columns, touched: Default::default() })
     }
 
     /// Takes the changes of the next step; changes of one coordinate add up, and a coordinate without a change has
@@ -171,16 +173,18 @@ impl SparseMechanism {
     /// # Errors
     /// A step past the horizon, a coordinate out of range, NaN, infinities, or changes that add up to an input outside the
     /// declared domain. The mechanism is then as before.
-    pub fn push(&mut self, changes: &[(u64, f64)]) -> Result<Release> {
+    pub fn push(&mut self, changes: &[(u64, f64)]) -> Result<usize> {
         let step = self.step + 1;
-        let standard_deviation = self.standard_deviation_at(step)?;
+        if step > self.plan.steps() {
+            return Err(Error::HorizonReached { horizon: self.plan.steps() });
+        }
         self.check_changes(step, changes)?;
         let workload = self.plan.strategy().workload();
         for (coordinate, value) in changes {
             self.cells.entry(*coordinate).or_default().add(workload, step, *value);
         }
         self.step = step;
-        Ok(Release { step, standard_deviation })
+        Ok(step)
     }
 
     /// The release of one coordinate after the current step.
@@ -202,10 +206,10 @@ impl SparseMechanism {
         Ok(statistic + self.plan.sigma() * noise)
     }
 
-    /// The secret of a keyed hash for one purpose, which follows from the seed: the same for the same seed, independent of
-    /// the noise.
+    /// The secret of a keyed hash for one purpose, which follows from the first seed: the same through every resume,
+    /// independent of the noise.
     pub fn hash_key(&self, purpose: &str) -> HashKey {
-        HashKey::derive(&self.seed, purpose)
+        HashKey::derive(self.seeds.seed(0), purpose)
     }
 
     /// The number of steps taken.
@@ -246,9 +250,8 @@ impl SparseMechanism {
             numbers.extend([*coordinate as f64, cell.entries.len() as f64]);
             numbers.extend(cell.entries.iter().flat_map(|(step, value)| [*step as f64, *value]));
         }
-        // The dense form of a snapshot has a noise value for each coordinate; this one has witnesses in their place.
-        let identity = identity(&self.plan, self.dimension);
-        Snapshot::new(identity, 1, self.step, self.seed.duplicate(), numbers, vec![0.0])
+        let payload = Payload::Cells(numbers);
+        Snapshot::new(identity(&self.plan), 1, self.step, self.seeds.duplicate(), payload, Vec::new())
     }
 
     /// Continues where a snapshot was taken, with the very same noise: a question that was already answered after the
@@ -259,24 +262,18 @@ impl SparseMechanism {
     ///
     /// # Errors
     /// A snapshot of another plan or dimension, or one whose contents do not fit.
-    pub fn resume(plan: Plan, dimension: u64, snapshot: &Snapshot) -> Result<Self> {
-        let identity = identity(&plan, dimension);
-        if snapshot.identity() != identity {
-            return Err(Error::State {
-                reason: format!(
-                    "it belongs to another plan; saved: {}; requested: {identity}; resume with the saved plan, or \
-                     start a new state elsewhere",
-                    snapshot.identity()
-                ),
-            });
+    pub fn resume(plan: Plan, snapshot: &Snapshot, seed: Seed) -> Result<Self> {
+        snapshot.check_identity(&identity(&plan))?;
+        if snapshot.step() > plan.steps() {
+            return Err(crate::run::unfit("it is past its horizon"));
         }
-        let mut mechanism = Self::with_seed(plan, dimension, snapshot.seed().duplicate())?;
+        let mut seeds = snapshot.seeds().duplicate();
+        seeds.continue_with(0, used_rows(plan.strategy().as_ref(), snapshot.step())?, seed)?;
+        let mut mechanism = Self::with_seeds(plan, seeds)?;
         let damaged = || Error::State { reason: "its contents do not fit the plan".to_owned() };
-        if snapshot.step() > mechanism.plan.steps() {
-            return Err(damaged());
-        }
+        let Payload::Cells(numbers) = snapshot.payload() else { return Err(damaged()) };
         mechanism.step = snapshot.step();
-        let (count, numbers) = snapshot.statistic().split_first().ok_or_else(damaged)?;
+        let (count, numbers) = numbers.split_first().ok_or_else(damaged)?;
         let (witnesses, mut numbers) =
             numbers.split_at_checked((*count as usize).saturating_mul(2)).ok_or_else(damaged)?;
         while let [coordinate, length, rest @ ..] = numbers {
@@ -307,7 +304,7 @@ impl SparseMechanism {
         let column = match self.columns.entry(coordinate) {
             Entry::Occupied(column) => column.into_mut(),
             Entry::Vacant(place) => {
-                let source = Box::new(ColumnSource::new(self.seed.duplicate(), coordinate));
+                let source = Box::new(ColumnSource::new(self.seeds.duplicate(), coordinate));
                 let strategy = self.plan.strategy().as_ref();
                 let noise = CorrelatedNoise::new(strategy, 1, Side::Output, source)?;
                 place.insert(Column { noise, current: [0.0] })
@@ -356,10 +353,6 @@ impl SparseMechanism {
         outcome
     }
 
-    fn standard_deviation_at(&self, step: usize) -> Result<f64> {
-        self.plan.standard_deviation(step).ok_or(Error::HorizonReached { horizon: self.plan.steps() })
-    }
-
     fn check_coordinate(&self, coordinate: u64) -> Result<()> {
         if coordinate < self.dimension {
             return Ok(());
@@ -373,8 +366,8 @@ impl SparseMechanism {
 }
 
 /// Sparse and dense mechanisms read different matrices `z` from one seed; a state of one is refused by the other.
-fn identity(plan: &Plan, dimension: u64) -> String {
-    format!("{} sparse={dimension}", plan.identity())
+fn identity(plan: &Plan) -> Identity {
+    plan.identity().with("coordinates", "made when asked for")
 }
 
 /// Neither noise nor true state leaves through a debug print.
@@ -391,11 +384,10 @@ impl fmt::Debug for SparseMechanism {
 
 /// One column of `z`: a ChaCha20 stream of its own, cut into chunks of rows so that any row is found quickly.
 struct ColumnSource {
-    seed: Seed,
+    seeds: Seeds,
     coordinate: u64,
-    generator: ChaCha20Rng,
-    /// The row that the generator makes next.
-    next: usize,
+    /// The generator, the segment of its seed, and the row that it makes next.
+    running: Option<(ChaCha20Rng, usize, usize)>,
 }
 
 /// Rows per chunk.
@@ -405,38 +397,46 @@ const CHUNK: usize = 64;
 const WORDS_PER_CHUNK: u128 = 1 << 16;
 
 impl ColumnSource {
-    fn new(seed: Seed, coordinate: u64) -> Self {
-        let generator = chunk(&seed, coordinate, 0);
-        Self { seed, coordinate, generator, next: 0 }
+    fn new(seeds: impl Into<Seeds>, coordinate: u64) -> Self {
+        Self { seeds: seeds.into(), coordinate, running: None }
     }
-}
 
-/// The generator at the start of a chunk of rows.
-fn chunk(seed: &Seed, coordinate: u64, index: usize) -> ChaCha20Rng {
-    let mut generator = ChaCha20Rng::from_seed(*seed.expose());
-    generator.set_stream(coordinate);
-    generator.set_word_pos(index as u128 * WORDS_PER_CHUNK);
-    generator
+    /// The generator before a row.
+    fn before(&self, row: usize) -> ChaCha20Rng {
+        let seed = self.seeds.seed(self.seeds.segment_of(row));
+        let mut generator = ChaCha20Rng::from_seed(*seed.expose());
+        generator.set_stream(self.coordinate);
+        generator.set_word_pos((row / CHUNK) as u128 * WORDS_PER_CHUNK);
+        for _ in 0..row % CHUNK {
+            let _: f64 = StandardNormal.sample(&mut generator);
+        }
+        generator
+    }
 }
 
 impl UnitNoise for ColumnSource {
     fn fill_range(&self, row: usize, _first: usize, out: &mut [f64]) {
-        let mut generator = chunk(&self.seed, self.coordinate, row / CHUNK);
-        for _ in 0..row % CHUNK {
-            let _: f64 = StandardNormal.sample(&mut generator);
-        }
-        out.fill(StandardNormal.sample(&mut generator));
+        out.fill(StandardNormal.sample(&mut self.before(row)));
     }
 
     fn fill_row(&mut self, row: usize, out: &mut [f64]) {
-        if row != self.next {
-            return self.fill_range(row, 0, out);
-        }
-        if row.is_multiple_of(CHUNK) {
-            self.generator.set_word_pos((row / CHUNK) as u128 * WORDS_PER_CHUNK);
-        }
-        out.fill(StandardNormal.sample(&mut self.generator));
-        self.next += 1;
+        let segment = self.seeds.segment_of(row);
+        let mut generator = match self.running.take() {
+            Some((generator, same, next)) if (same, next) == (segment, row) && !row.is_multiple_of(CHUNK) => {
+                generator
+            }
+            _ => self.before(row),
+        };
+        out.fill(StandardNormal.sample(&mut generator));
+        self.running = Some((generator, segment, row + 1));
+    }
+}
+
+/// True inputs and noise are wiped from memory.
+impl Drop for SparseMechanism {
+    fn drop(&mut self) {
+        self.cells.values_mut().for_each(Cell::wipe);
+        self.columns.values_mut().for_each(|column| column.current.zeroize());
     }
 }
 
@@ -458,8 +458,12 @@ mod tests {
         Plan::new(strategy, footprint, Budget::gaussian(1.0).unwrap()).unwrap()
     }
 
+    fn sized(name: &str, workload: &str, steps: usize, dimension: u64) -> Plan {
+        plan(name, workload, steps).of_dimension(usize::try_from(dimension).unwrap()).unwrap()
+    }
+
     fn start(name: &str, workload: &str, steps: usize, dimension: u64) -> SparseMechanism {
-        SparseMechanism::reproducible(plan(name, workload, steps), dimension, Seed::reproducible(5)).unwrap()
+        SparseMechanism::new(sized(name, workload, steps, dimension), Seed::reproducible(5)).unwrap()
     }
 
     fn changes(step: usize) -> Vec<(u64, f64)> {
@@ -554,16 +558,24 @@ mod tests {
             let steps = 12;
             let mut running = start("sqrt", workload, steps, 6);
             for step in 1..=steps {
-                let mut resumed =
-                    SparseMechanism::resume(plan("sqrt", workload, steps), 6, &running.snapshot()).unwrap();
+                let mut resumed = SparseMechanism::resume(
+                    sized("sqrt", workload, steps, 6),
+                    &running.snapshot(),
+                    Seed::reproducible(5),
+                )
+                .unwrap();
                 running.push(&changes(step)).unwrap();
                 resumed.push(&changes(step)).unwrap();
                 for coordinate in 0..6 {
                     assert_eq!(running.ask(coordinate).unwrap(), resumed.ask(coordinate).unwrap());
                 }
             }
-            let mut shown_again =
-                SparseMechanism::resume(plan("sqrt", workload, steps), 6, &running.snapshot()).unwrap();
+            let mut shown_again = SparseMechanism::resume(
+                sized("sqrt", workload, steps, 6),
+                &running.snapshot(),
+                Seed::reproducible(5),
+            )
+            .unwrap();
             assert_eq!(running.ask(2).unwrap(), shown_again.ask(2).unwrap());
         }
     }
@@ -575,28 +587,28 @@ mod tests {
             mechanism.push(&changes(step)).unwrap();
         }
         let answer = mechanism.ask(3).unwrap();
-        let snapshot = mechanism.snapshot().with_attachment(b"names".to_vec());
-        let read = Snapshot::decode(snapshot.identity().to_owned(), &snapshot.encode()).unwrap();
-        assert_eq!(read.attachment(), b"names");
-        let mut resumed = SparseMechanism::resume(plan("sqrt", "count", 9), 1 << 30, &read).unwrap();
+        let snapshot = mechanism.snapshot().with_attachment("names", b"names".to_vec());
+        let read = Snapshot::decode(snapshot.identity().clone(), &snapshot.encode()).unwrap();
+        assert_eq!(read.attachment("names"), Some(&b"names"[..]));
+        let mut resumed =
+            SparseMechanism::resume(sized("sqrt", "count", 9, 1 << 30), &read, Seed::reproducible(5))
+                .unwrap();
         assert_eq!(resumed.ask(3).unwrap(), answer);
-        let numbers = snapshot.statistic().to_vec();
-        let other = Snapshot::new(
-            snapshot.identity().to_owned(),
-            1,
-            4,
-            Seed::reproducible(6),
-            numbers.clone(),
-            vec![0.0],
-        );
-        let refused = SparseMechanism::resume(plan("sqrt", "count", 9), 1 << 30, &other);
+        let Payload::Cells(numbers) = snapshot.payload() else { panic!("cells are saved") };
+        let state = |seed: u64, numbers: &[f64]| {
+            let payload = Payload::Cells(numbers.to_vec());
+            let seeds = Seed::reproducible(seed).into();
+            Snapshot::new(snapshot.identity().clone(), 1, 4, seeds, payload, Vec::new())
+        };
+        let resume = |seed: u64, state: &Snapshot| {
+            SparseMechanism::resume(sized("sqrt", "count", 9, 1 << 30), state, Seed::reproducible(seed))
+        };
+        let refused = resume(6, &state(6, numbers));
         assert!(matches!(refused, Err(Error::State { reason }) if reason.contains("noise")));
         for length in 0..numbers.len() {
-            let cut = numbers[..length].to_vec();
-            let seed = Seed::reproducible(5);
-            let cut = Snapshot::new(snapshot.identity().to_owned(), 1, 4, seed, cut, vec![0.0]);
+            let cut = state(5, &numbers[..length]);
             // A state cut between two cells cannot be told from one with fewer cells; the seal on the file can.
-            if let Ok(mut resumed) = SparseMechanism::resume(plan("sqrt", "count", 9), 1 << 30, &cut) {
+            if let Ok(mut resumed) = resume(5, &cut) {
                 assert!(resumed.ask(0).is_ok());
             }
         }
@@ -617,13 +629,28 @@ mod tests {
             assert!(mechanism.ask(4).is_err());
         }
         assert_eq!(touched.ask(0).unwrap(), untouched.ask(0).unwrap());
-        assert!(SparseMechanism::new(plan("sqrt", "count", 2), 0).is_err());
-        assert!(SparseMechanism::new(plan("sqrt", "count", 2), MOST_COORDINATES + 1).is_err());
-        assert!(SparseMechanism::new(plan("sqrt", "poly:0.5", 2), 3).is_err());
-        assert!(SparseMechanism::resume(plan("sqrt", "count", 3), 4, &touched.snapshot()).is_err());
-        assert!(SparseMechanism::resume(plan("sqrt", "count", 2), 5, &touched.snapshot()).is_err());
-        let dense = crate::Mechanism::new(plan("sqrt", "count", 2), 4).unwrap();
-        assert!(SparseMechanism::resume(plan("sqrt", "count", 2), 4, &dense.snapshot()).is_err());
+        assert!(
+            SparseMechanism::new(plan("sqrt", "count", 2), Seed::reproducible(5)).is_err(),
+            "no dimension"
+        );
+        assert!(
+            SparseMechanism::new(sized("sqrt", "count", 2, MOST_COORDINATES + 1), Seed::reproducible(5))
+                .is_err()
+        );
+        assert!(SparseMechanism::new(sized("sqrt", "poly:0.5", 2, 3), Seed::reproducible(5)).is_err());
+        assert!(
+            SparseMechanism::resume(sized("sqrt", "count", 3, 4), &touched.snapshot(), Seed::reproducible(5))
+                .is_err()
+        );
+        assert!(
+            SparseMechanism::resume(sized("sqrt", "count", 2, 5), &touched.snapshot(), Seed::reproducible(5))
+                .is_err()
+        );
+        let dense = crate::Mechanism::new(sized("sqrt", "count", 2, 4), Seed::reproducible(5)).unwrap();
+        assert!(
+            SparseMechanism::resume(sized("sqrt", "count", 2, 4), &dense.snapshot(), Seed::reproducible(5))
+                .is_err()
+        );
     }
 
     #[test]
@@ -631,7 +658,7 @@ mod tests {
         let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), 4).unwrap()).unwrap();
         let with = |footprint: Footprint| {
             let plan = Plan::new(strategy.clone(), footprint, Budget::gaussian(1.0).unwrap())?;
-            SparseMechanism::reproducible(plan, 3, Seed::reproducible(1))
+            SparseMechanism::new(plan.of_dimension(3)?, Seed::reproducible(1))
         };
         let numbers =
             |low, high| Footprint::vector(low, high, 3, Relation::ZeroOut, Participation::Single).unwrap();

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use dp_mechanisms::exact::{ExactMechanism, ExactPlan};
 use dp_mechanisms::strategy::toeplitz::{Core, ToeplitzStrategy};
 use dp_mechanisms::strategy::{Strategy, blt, unwatched};
-use dp_mechanisms::{Budget, Footprint, Mechanism, Method, Participation, Plan, Problem, Relation, Workload};
+use dp_mechanisms::{
+    Budget, Footprint, Mechanism, Method, Participation, Plan, Problem, Relation, Seed, Workload,
+};
 
 use crate::noise::parameters;
 use crate::python::{Peers, Question};
@@ -30,7 +31,7 @@ pub(crate) fn compare(peers: &Peers, quick: bool) -> Result<Section> {
     for strategy in [same, Method::ScaledBlt.build(&problem)?] {
         peers.doing(format!("{steps} events: {}", strategy.name()));
         let variant = strategy.name();
-        let mut mechanism = Mechanism::new(plan(strategy)?, 1)?;
+        let mut mechanism = Mechanism::new(plan(strategy)?, Seed::from_system()?)?;
         rows.push(stream(&work, variant, steps, |event, out| mechanism.release(&[event], out).map(drop))?);
     }
     let mut arguments = vec![steps.to_string(), sigma.to_string()];
@@ -41,8 +42,9 @@ pub(crate) fn compare(peers: &Peers, quick: bool) -> Result<Section> {
     for method in [Method::BinaryTree, Method::Sqrt] {
         peers.doing(format!("{steps} events: exact {method}"));
         let strategy = method.build(&problem)?;
-        let budget = Budget::zero_concentrated(RHO)?.into();
-        let mut mechanism = ExactMechanism::new(ExactPlan::new(&strategy, footprint()?, 1, 1.0, budget)?)?;
+        let budget = Budget::zero_concentrated(RHO)?;
+        let plan = Plan::exact(&strategy, footprint()?, budget, 1.0)?;
+        let mut mechanism = Mechanism::new(plan, Seed::from_system()?)?;
         rows.push(stream(work, method.name(), steps, |event, out| {
             mechanism.release(&[event], out).map(drop)
         })?);

@@ -190,7 +190,7 @@ pub(crate) fn mean_absolute_errors(name: &str, steps: usize, runs: usize) -> Res
     let budget = Budget::approximate(FIGURE_BUDGET.0, FIGURE_BUDGET.1)?;
     let plan = Plan::new(build(name, "count", steps)?, footprint, budget)?;
     // Coordinates are independent runs over the same stream of zeros.
-    let mut mechanism = Mechanism::reproducible(plan, runs, Seed::reproducible(20_220_217))?;
+    let mut mechanism = Mechanism::new(plan.of_dimension(runs)?, Seed::reproducible(20_220_217))?;
     let (zeros, mut output) = (vec![0.0; runs], vec![0.0; runs]);
     (0..steps)
         .map(|_| {

@@ -82,7 +82,8 @@ pub(crate) fn measure(task: &Task) -> Result<Cost> {
         Ok(CorrelatedNoise::new(plan.strategy().as_ref(), dimension, Side::Output, source)?)
     };
     let mechanism = |dimension: usize| {
-        Mechanism::reproducible(plan.clone(), dimension, Seed::reproducible(1)).context("the mechanism")
+        let plan = plan.clone().of_dimension(dimension)?;
+        Mechanism::new(plan, Seed::reproducible(1)).context("the mechanism")
     };
     let seconds = match task.quantity {
         Quantity::Planning => 0.0,

@@ -36,10 +36,10 @@ use std::sync::Arc;
 use dp_mechanisms::budget::Kind;
 use dp_mechanisms::noise::HashKey;
 use dp_mechanisms::sparse::MOST_COORDINATES;
-use dp_mechanisms::{Budget, Plan, Relation, Release, Seed, Snapshot, SparseMechanism, Strategy};
+use dp_mechanisms::{Budget, Plan, Relation, Seed, Snapshot, SparseMechanism, Strategy};
 
 use super::{Change, Rules};
-use crate::counts::{Estimate, check_owner, owner};
+use crate::counts::{ATTACHMENT, Estimate, check_owner, owner};
 use crate::error::{Error, Result};
 
 /// A key whose released count stands out.
@@ -62,10 +62,11 @@ pub struct Found {
 /// # Example
 /// ```
 /// use dp_apps::histogram::{Change, Rules, discovery::Discovery};
-/// use dp_mechanisms::{Budget, Method, Problem, Relation, Workload};
+/// use dp_mechanisms::{Budget, Method, Problem, Relation, Seed, Workload};
 /// let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), 30)?)?;
 /// let budget = Budget::approximate(1.0, 5e-7)?;
-/// let mut words = Discovery::new(Rules::one_item(Relation::ZeroOut), strategy, budget, 5e-7)?;
+/// let seed = Seed::from_system()?;
+/// let mut words = Discovery::new(Rules::one_item(Relation::ZeroOut), strategy, budget, 5e-7, seed)?;
 /// words.push(&[vec![Change::Insert("rust".to_owned())]])?;
 /// assert!(words.found()?.is_empty(), "one person's word stays hidden");
 /// # Ok::<(), dp_apps::Error>(())
@@ -169,7 +170,7 @@ impl std::fmt::Debug for Discovery {
 }
 
 impl Discovery {
-    /// Starts with secret noise from the operating system. The workload must have weights of at most 1, which is
+    /// Starts. Where the noise comes from is the seed's. The workload must have weights of at most 1, which is
     /// true of all that [`SparseMechanism`] serves.
     ///
     /// # Errors
@@ -179,26 +180,9 @@ impl Discovery {
         strategy: Arc<dyn Strategy>,
         budget: Budget,
         threshold_delta: f64,
-    ) -> Result<Self> {
-        Self::start(rules, strategy, budget, threshold_delta, |plan| {
-            SparseMechanism::new(plan, MOST_COORDINATES)
-        })
-    }
-
-    /// Starts with noise that anybody can repeat: **not private**, for tests and demonstrations.
-    ///
-    /// # Errors
-    /// As [`Self::new`].
-    pub fn reproducible(
-        rules: Rules,
-        strategy: Arc<dyn Strategy>,
-        budget: Budget,
-        threshold_delta: f64,
         seed: Seed,
     ) -> Result<Self> {
-        Self::start(rules, strategy, budget, threshold_delta, |plan| {
-            SparseMechanism::reproducible(plan, MOST_COORDINATES, seed)
-        })
+        Self::start(rules, strategy, budget, threshold_delta, |plan| SparseMechanism::new(plan, seed))
     }
 
     /// Continues where a snapshot was taken: what was shown then is found again with the same releases. See
@@ -212,9 +196,10 @@ impl Discovery {
         budget: Budget,
         threshold_delta: f64,
         snapshot: &Snapshot,
+        seed: Seed,
     ) -> Result<Self> {
         let mut resumed = Self::start(rules, strategy, budget, threshold_delta, |plan| {
-            SparseMechanism::resume(plan, MOST_COORDINATES, snapshot)
+            SparseMechanism::resume(plan, snapshot, seed)
         })?;
         let keys = check_owner(snapshot, &resumed.identity())?;
         resumed.keys = Keys::decode(keys).ok_or_else(|| dp_mechanisms::Error::State {
@@ -237,7 +222,8 @@ impl Discovery {
                 range: "strictly between 0 and 1",
             });
         }
-        let plan = Plan::new(strategy, rules.footprint(None)?, budget)?;
+        let dimension = usize::try_from(MOST_COORDINATES).unwrap_or(usize::MAX);
+        let plan = Plan::new(strategy, rules.footprint(None)?.of_dimension(dimension)?, budget)?;
         let times = rules.participation.times_within(plan.steps()) as f64;
         let versions = if rules.relation == Relation::Replace { 2.0 } else { 1.0 };
         let touched = versions * rules.items as f64 * times;
@@ -253,7 +239,7 @@ impl Discovery {
     pub fn snapshot(&self, note: &[u8]) -> Snapshot {
         let mut attachment = owner(&self.identity(), note, self.keys.encoded_length());
         self.keys.encode(&mut attachment);
-        self.mechanism.snapshot().with_attachment(attachment)
+        self.mechanism.snapshot().with_attachment(ATTACHMENT, attachment)
     }
 
     /// Two thresholds can differ where the plans agree: both the rules and δ' decide on them.
@@ -265,7 +251,7 @@ impl Discovery {
     ///
     /// # Errors
     /// A contribution outside the rules, or a step past the horizon; nothing has changed then.
-    pub fn push(&mut self, event: &[Vec<Change<String>>]) -> Result<Release> {
+    pub fn push(&mut self, event: &[Vec<Change<String>>]) -> Result<usize> {
         let horizon = self.mechanism.plan().steps();
         if self.mechanism.step() >= horizon {
             return Err(dp_mechanisms::Error::HorizonReached { horizon }.into());
@@ -377,7 +363,7 @@ mod tests {
             .build(&Problem::new(Workload::count(), steps).unwrap().with_participation(rules.participation))
             .unwrap();
         let budget = Budget::approximate(1.0, 1e-6).unwrap();
-        Discovery::reproducible(rules, strategy, budget, delta, Seed::reproducible(seed)).unwrap()
+        Discovery::new(rules, strategy, budget, delta, Seed::reproducible(seed)).unwrap()
     }
 
     fn visit(key: &str, people: usize) -> Vec<Vec<Change<String>>> {
@@ -418,7 +404,7 @@ mod tests {
             let mut shown = 0;
             for seed in 0..streams {
                 let seed = Seed::reproducible(seed);
-                let mut keys = Discovery::reproducible(rules, strategy.clone(), budget, delta, seed).unwrap();
+                let mut keys = Discovery::new(rules, strategy.clone(), budget, delta, seed).unwrap();
                 change(&mut keys);
                 keys.push(&visit("only me", 1)).unwrap();
                 let mut seen = !keys.found().unwrap().is_empty();
@@ -464,10 +450,10 @@ mod tests {
             .unwrap();
         let budget = Budget::gaussian(5.0).unwrap();
         let resume = |rules, delta, snapshot: &Snapshot| {
-            Discovery::resume(rules, strategy.clone(), budget, delta, snapshot)
+            Discovery::resume(rules, strategy.clone(), budget, delta, snapshot, Seed::reproducible(2))
         };
         let mut running =
-            Discovery::reproducible(rules, strategy.clone(), budget, 1e-6, Seed::reproducible(2)).unwrap();
+            Discovery::new(rules, strategy.clone(), budget, 1e-6, Seed::reproducible(2)).unwrap();
         let mut most = 0;
         for step in 0..12 {
             // `early` stays below the threshold after its first steps, and stays shown.
@@ -489,8 +475,10 @@ mod tests {
             let refused = resume(rules, delta, &saved).unwrap_err().to_string();
             assert!(refused.contains("something else"), "{refused}");
         }
-        for length in 1..saved.attachment().len() {
-            let cut = running.snapshot(b"").with_attachment(saved.attachment()[..length].to_vec());
+        for length in 1..saved.attachment(ATTACHMENT).unwrap().len() {
+            let cut = running
+                .snapshot(b"")
+                .with_attachment(ATTACHMENT, saved.attachment(ATTACHMENT).unwrap()[..length].to_vec());
             // Cut between two keys it cannot be told from fewer keys; the seal on the file can.
             if let Ok(mut resumed) = resume(rules, 1e-6, &cut) {
                 assert!(resumed.found().is_ok());
@@ -507,7 +495,9 @@ mod tests {
         let saved = keys.snapshot(b"");
         let strategy = keys.plan().strategy().clone();
         let budget = Budget::approximate(1.0, 1e-6).unwrap();
-        let resumed = || Discovery::resume(rules, strategy.clone(), budget, 1e-6, &saved).unwrap();
+        let resumed = || {
+            Discovery::resume(rules, strategy.clone(), budget, 1e-6, &saved, Seed::reproducible(8)).unwrap()
+        };
         let alone = |key: &str| resumed().count(key).unwrap().value;
         let mut together = resumed();
         let mut seen = Vec::new();
@@ -540,7 +530,8 @@ mod tests {
         let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), 2).unwrap()).unwrap();
         for bad in [0.0, 1.0, f64::NAN] {
             let rules = Rules::one_item(Relation::ZeroOut);
-            assert!(Discovery::new(rules, strategy.clone(), Budget::gaussian(1.0).unwrap(), bad).is_err());
+            let (budget, seed) = (Budget::gaussian(1.0).unwrap(), Seed::reproducible(1));
+            assert!(Discovery::new(rules, strategy.clone(), budget, bad, seed).is_err());
         }
     }
 }

@@ -29,11 +29,11 @@ use crate::error::{Error, Result};
 /// ```
 /// use dp_apps::substrings::dictionary::Dictionary;
 /// use dp_apps::{Counts, Encoding};
-/// use dp_mechanisms::{Budget, Method, Problem, Relation, Workload};
+/// use dp_mechanisms::{Budget, Method, Problem, Relation, Seed, Workload};
 /// let words = ["GATTACA", "TATA"].map(String::from);
 /// let dictionary = Dictionary::new(words, Relation::Replace)?;
 /// let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), 1000)?)?;
-/// let mut counts = Counts::new(dictionary, strategy, Budget::approximate(1.0, 1e-6)?)?;
+/// let mut counts = Counts::new(dictionary, strategy, Budget::approximate(1.0, 1e-6)?, Seed::from_system()?)?;
 /// counts.push(&Some('T'))?;
 /// println!("{:?}", counts.count("TATA")?);
 /// # Ok::<(), dp_apps::Error>(())

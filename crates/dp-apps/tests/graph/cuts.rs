@@ -76,14 +76,16 @@ fn plan(encoding: &CutEncoding, steps: usize) -> Plan {
 fn release(encoding: &CutEncoding, edges: &[EdgeUpdate], steps: usize, seed: u64) -> (Vec<f64>, f64) {
     let dimension = encoding.dimension();
     let mut mechanism =
-        Mechanism::reproducible(plan(encoding, steps), dimension, Seed::reproducible(seed)).unwrap();
+        Mechanism::new(plan(encoding, steps).of_dimension(dimension).unwrap(), Seed::reproducible(seed))
+            .unwrap();
     let (mut input, mut output) = (vec![0.0; dimension], vec![0.0; dimension]);
     let mut deviation = 0.0;
     let size = edges.len().div_ceil(steps);
     for step in 0..steps {
         let batch = &edges[(step * size).min(edges.len())..((step + 1) * size).min(edges.len())];
         encoding.encode(batch, &mut input).unwrap();
-        deviation = mechanism.release(&input, &mut output).unwrap().standard_deviation;
+        let step = mechanism.release(&input, &mut output).unwrap();
+        deviation = mechanism.plan().standard_deviation(step).unwrap();
     }
     (output, deviation)
 }

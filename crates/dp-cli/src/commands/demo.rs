@@ -166,14 +166,14 @@ fn run(strategy: &Arc<dyn Strategy>, cases: &[f64], truth: &[f64], seed: u64) ->
         Relation::ZeroOut,
     )?;
     let plan = Plan::new(Arc::clone(strategy), footprint, Budget::approximate(EPSILON, DELTA)?)?;
-    let mut mechanism = Mechanism::reproducible(plan, 1, Seed::reproducible(seed))?;
+    let mut mechanism = Mechanism::new(plan.clone().of_dimension(1)?, Seed::reproducible(seed))?;
     let mut run =
         Run { name: strategy.name(), releases: Vec::new(), deviations: Vec::new(), errors: Vec::new() };
     let mut output = [0.0];
-    for (today, exact) in cases.iter().zip(truth) {
-        let release = mechanism.release(&[*today], &mut output)?;
+    for ((today, exact), deviation) in cases.iter().zip(truth).zip(plan.deviations()) {
+        mechanism.release(&[*today], &mut output)?;
         run.releases.push(output[0]);
-        run.deviations.push(release.standard_deviation);
+        run.deviations.push(deviation);
         run.errors.push(output[0] - exact);
     }
     Ok(run)

@@ -118,12 +118,9 @@ impl Histogram {
         let strategy = self.counting.strategy(&footprint, MOST_COORDINATES)?;
         self.counting.run(counting, |beginning| {
             let keys = match beginning {
-                Beginning::Secret => Discovery::new(rules, strategy, budget, threshold_delta),
-                Beginning::Reproducible(seed) => {
-                    Discovery::reproducible(rules, strategy, budget, threshold_delta, seed)
-                }
-                Beginning::Saved(snapshot) => {
-                    Discovery::resume(rules, strategy, budget, threshold_delta, snapshot)
+                Beginning::New(seed) => Discovery::new(rules, strategy, budget, threshold_delta, seed),
+                Beginning::Saved(snapshot, seed) => {
+                    Discovery::resume(rules, strategy, budget, threshold_delta, snapshot, seed)
                 }
             };
             let keys = keys.map_err(|error| match error {

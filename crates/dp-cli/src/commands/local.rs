@@ -104,13 +104,11 @@ impl Local {
         guarantee.print();
         let mut server = Server::new(&protocol);
         for (index, value) in values.iter().enumerate() {
-            let client = match seed {
-                Some(seed) => {
-                    let seed = Seed::reproducible(seed.wrapping_mul(1 << 32).wrapping_add(index as u64));
-                    Client::reproducible(&protocol, seed)?
-                }
-                None => Client::new(&protocol)?,
+            let seed = match seed {
+                Some(seed) => Seed::reproducible(seed.wrapping_mul(1 << 32).wrapping_add(index as u64)),
+                None => Seed::from_system()?,
             };
+            let client = Client::new(&protocol, seed)?;
             // A blank client lies to the right of everything: all its numbers are noise.
             let message = match value {
                 Some(value) => client.value((value.clamp(low, high) - low) / (high - low))?,

@@ -2,16 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use clap::Args;
-use dp_mechanisms::exact::{ExactMechanism, ExactPlan};
-use dp_mechanisms::{
-    DoublingMechanism, DoublingPlan, DurableMechanism, Footprint, Mechanism, Participation, Plan, Relation,
-    Resumable, Seed,
-};
+use dp_mechanisms::{Footprint, Horizon, Participation, Plan, Relation, Session};
 
 use crate::arguments::{self, NoiseArguments, OutputArguments, Usage};
-use crate::consumed::{self, Consumed};
+use crate::consumed::{self, Consumed, ROWS};
 use crate::files::{self, Files, Kind};
 use crate::guarantee::{Arithmetic, Guarantee, Unit};
 use crate::output;
@@ -80,30 +76,18 @@ pub(crate) struct Release {
 
 impl Release {
     pub(crate) fn run(&self) -> Result<()> {
-        match (self.doubling, self.steps) {
-            (None, Some(steps)) if self.exact => {
-                let plan = self.exact_plan(steps)?;
-                let name = plan.strategy().name().to_owned();
-                let guarantee = self.guarantee(&name, format!("{steps} steps"), None, Arithmetic::Exact);
-                let standard_deviation = ExactPlan::standard_deviation;
-                self.run_with::<ExactMechanism>(Planned { plan, standard_deviation, guarantee })
-            }
-            (None, Some(steps)) => {
-                let plan = self.plan(steps)?;
-                let (name, sigma) = (plan.strategy().name(), Some(plan.sigma()));
-                let guarantee = self.guarantee(name, format!("{steps} steps"), sigma, Arithmetic::Idealized);
-                let standard_deviation = Plan::standard_deviation;
-                self.run_with::<Mechanism>(Planned { plan, standard_deviation, guarantee })
-            }
-            (Some(first), _) => {
-                let (plan, name) = self.doubling_plan(first)?;
-                let horizon = format!("epochs that double, from {first} steps on");
-                let guarantee = self.guarantee(&name, horizon, None, Arithmetic::Idealized);
-                let standard_deviation = |plan: &DoublingPlan, step| plan.standard_deviation(step).ok();
-                self.run_with::<DoublingMechanism>(Planned { plan, standard_deviation, guarantee })
-            }
-            (None, None) => Err(Usage::error("how many rows? give --steps, or --doubling if nobody knows")),
-        }
+        let plan = self.plan()?;
+        let arithmetic = match plan.arithmetic() {
+            dp_mechanisms::Arithmetic::Idealized => Arithmetic::Idealized,
+            dp_mechanisms::Arithmetic::Exact { .. } => Arithmetic::Exact,
+        };
+        let (horizon, sigma) = match plan.horizon() {
+            Horizon::Steps(steps) => (format!("{steps} steps"), Some(plan.sigma())),
+            Horizon::Doubling(first) => (format!("epochs that double, from {first} steps on"), None),
+        };
+        let name = plan.strategy().name();
+        let guarantee = self.guarantee(name, horizon, sigma, arithmetic);
+        self.run_with(&plan, &guarantee)
     }
 
     fn guarantee<'a>(
@@ -118,7 +102,7 @@ impl Release {
         Guarantee { unit: Unit::Row, relation, participation, budget, strategy, horizon, sigma, arithmetic }
     }
 
-    fn run_with<M: Resumable<Plan: Clone>>(&self, plan: Planned<M>) -> Result<()> {
+    fn run_with(&self, plan: &Plan, guarantee: &Guarantee) -> Result<()> {
         let OutputArguments { output, plot, json, overwrite, .. } = &self.output;
         let mut files = Files::default();
         files.reads("--input", &self.input);
@@ -136,8 +120,8 @@ impl Release {
         }
         let records = Records::open(&self.input, &[&self.column], &[])?;
         let name = records.name().to_owned();
-        plan.guarantee.print();
-        let mut stream = Stream::<M>::open(self, plan)?;
+        guarantee.print();
+        let mut stream = Stream::open(self, plan)?;
         let done = stream.step();
         let from = self.from_row.unwrap_or(1);
         if from != 1 && from != done + 1 {
@@ -164,7 +148,7 @@ impl Release {
         }
         let format = Format { items: None, json: *json };
         let mut sink = if resumable {
-            let again = stream.committed()?;
+            let again = stream.committed();
             let remembered = done + 1 - again.len();
             let standing = Standing { done, again: &again, remembered, every_step: true };
             Sink::continued(output, format, plot.is_some(), &standing)?
@@ -206,33 +190,34 @@ impl Release {
         }
     }
 
-    fn plan(&self, steps: usize) -> Result<Plan> {
-        let budget = self.noise.budget.required()?;
+    fn plan(&self) -> Result<Plan> {
         let workload = arguments::workload(&self.workload)?;
-        let strategy = arguments::strategy(&self.strategy, &workload, steps, self.participation)?;
-        Plan::new(strategy, self.footprint()?, budget).context("this combination cannot be calibrated")
-    }
-
-    fn doubling_plan(&self, first: usize) -> Result<(DoublingPlan, String)> {
-        let budget = self.noise.budget.required()?;
-        let workload = arguments::workload(&self.workload)?;
-        let strategy = arguments::endless_strategy(&self.strategy, &workload, first, self.participation)?;
-        let name = strategy.to_string();
-        let plan = DoublingPlan::new(&workload, strategy, self.footprint()?, budget, first)
-            .context("this combination cannot be calibrated")?;
-        Ok((plan, name))
-    }
-
-    fn exact_plan(&self, steps: usize) -> Result<ExactPlan> {
+        let (footprint, cannot) = (self.footprint()?, "this combination cannot be calibrated");
+        let steps = match (self.doubling, self.steps) {
+            (Some(first), _) => {
+                let budget = self.noise.budget.required()?;
+                let method =
+                    arguments::endless_strategy(&self.strategy, &workload, first, self.participation)?;
+                return Plan::doubling(&workload, method, footprint, budget, first).context(cannot);
+            }
+            (None, Some(steps)) => steps,
+            (None, None) => {
+                return Err(Usage::error("how many rows? give --steps, or --doubling if nobody knows"));
+            }
+        };
+        if !self.exact {
+            let budget = self.noise.budget.required()?;
+            let strategy = arguments::strategy(&self.strategy, &workload, steps, self.participation)?;
+            return Plan::new(strategy, footprint, budget).context(cannot);
+        }
         let budget = self.noise.budget.exact()?;
-        let workload = arguments::workload(&self.workload)?;
         let strategy =
             arguments::exact_strategy(&self.strategy, &workload, steps, self.participation, budget)?;
         let (low, high) = self.bounds;
         // A power of two, so that whole numbers and simple fractions are not rounded.
         let default = || (low.abs().max(high.abs()).log2().floor() - 16.0).exp2();
         let grid = self.grid.unwrap_or_else(default);
-        ExactPlan::new(&strategy, self.footprint()?, 1, grid, budget).map_err(Usage::error)
+        Plan::exact(&strategy, footprint, budget, grid).map_err(Usage::error)
     }
 
     fn footprint(&self) -> Result<Footprint> {
@@ -240,7 +225,7 @@ impl Release {
         Footprint::scalar(low, high, self.relation, self.participation).map_err(Usage::error)
     }
 
-    fn stage<M: Resumable<Plan: Clone>>(&self, stream: &mut Stream<M>, row: &Row) -> Result<()> {
+    fn stage(&self, stream: &mut Stream, row: &Row) -> Result<()> {
         let (low, high) = self.bounds;
         let value = match &row.fields {
             Ok(fields) => records::number(&self.column, fields.first().map_or("", String::as_str)),
@@ -278,121 +263,59 @@ impl Release {
     }
 }
 
-/// A plan, how its releases are described, and what it promises.
-struct Planned<'a, M: Resumable> {
-    plan: M::Plan,
-    standard_deviation: fn(&M::Plan, usize) -> Option<f64>,
-    guarantee: Guarantee<'a>,
+/// The mechanism, with or without a state on disk.
+struct Stream {
+    session: Session,
 }
 
-/// The mechanism, with or without a state on disk, and the releases of the current group.
-struct Stream<M: Resumable> {
-    engine: Engine<M>,
-    plan: M::Plan,
-    standard_deviation: fn(&M::Plan, usize) -> Option<f64>,
-}
-
-enum Engine<M> {
-    /// Releases become visible right away and cannot be continued.
-    Volatile { mechanism: Box<M>, staged: Vec<(usize, f64)> },
-    /// Releases become visible once they are on disk.
-    Durable(Box<DurableMechanism<M>>),
-}
-
-impl<M: Resumable<Plan: Clone>> Stream<M> {
-    fn open(command: &Release, planned: Planned<M>) -> Result<Self> {
-        let Planned { plan, standard_deviation, .. } = planned;
-        let seed = command.noise.reproducible_seed().map(Seed::reproducible);
-        let engine = match (command.output.open_state()?, seed) {
-            (None, seed) => {
-                let seed = match seed {
-                    Some(seed) => seed,
-                    None => Seed::from_system()?,
-                };
-                Engine::Volatile { mechanism: Box::new(M::start(plan.clone(), 1, seed)?), staged: Vec::new() }
-            }
-            (Some(file), seed) => {
-                let mechanism = match seed {
-                    Some(seed) => DurableMechanism::open_reproducible(plan.clone(), 1, file, seed)?,
-                    None => DurableMechanism::open(plan.clone(), 1, file)?,
-                };
-                Engine::Durable(Box::new(mechanism))
-            }
-        };
-        Ok(Self { engine, plan, standard_deviation })
+impl Stream {
+    fn open(command: &Release, plan: &Plan) -> Result<Self> {
+        let (seed, file) = (command.noise.seed()?, command.output.open_state()?);
+        Ok(Self { session: Session::open(plan.clone(), seed, file)? })
     }
 
     /// The number of steps that are already released.
     fn step(&self) -> usize {
-        match &self.engine {
-            Engine::Volatile { mechanism, .. } => mechanism.step(),
-            Engine::Durable(mechanism) => mechanism.step(),
-        }
+        self.session.step()
     }
 
-    /// The lines of the group that the state remembers, which a crash may have kept from the output.
-    fn committed(&self) -> Result<Vec<Line>> {
-        match &self.engine {
-            Engine::Volatile { .. } => Ok(Vec::new()),
-            Engine::Durable(mechanism) => {
-                mechanism.last_committed().iter().map(|(step, release)| self.line(step, release)).collect()
-            }
-        }
+    /// The lines of the last group, which a crash may have kept from the output.
+    fn committed(&self) -> Vec<Line> {
+        self.session.last_committed().iter().map(|(step, release)| self.line(step, release)).collect()
     }
 
     /// What the state remembers of the rows that it has used.
     fn attachment(&self) -> &[u8] {
-        match &self.engine {
-            Engine::Volatile { .. } => &[],
-            Engine::Durable(mechanism) => mechanism.attachment(),
-        }
+        self.session.attachment(ROWS).unwrap_or_default()
     }
 
     fn stage(&mut self, value: f64) -> Result<()> {
-        match &mut self.engine {
-            Engine::Volatile { mechanism, staged } => {
-                let mut output = [0.0];
-                let release = mechanism.release(&[value], &mut output)?;
-                staged.push((release.step, output[0]));
-            }
-            Engine::Durable(mechanism) => mechanism.stage(&[value])?,
-        }
-        Ok(())
+        Ok(self.session.stage(&[value])?)
     }
 
     /// Makes what is staged durable, then writes it.
     fn commit(&mut self, sink: &mut Sink, consumed: &Consumed) -> Result<()> {
-        match &mut self.engine {
-            Engine::Volatile { staged, .. } => {
-                for (step, release) in std::mem::take(staged) {
-                    sink.write(&self.line(step, &[release])?)?;
-                }
-                sink.flush()
-            }
-            Engine::Durable(mechanism) => {
-                // The state forgets the group before: by now it must be safe in the output.
-                sink.make_durable()?;
-                mechanism.attach(consumed.encode());
-                for (step, release) in mechanism.commit()?.clone().iter() {
-                    sink.write(&self.line(step, release)?)?;
-                }
-                sink.flush()
-            }
+        if self.session.is_durable() {
+            // The state forgets the group before: by now it must be safe in the output.
+            sink.make_durable()?;
+            self.session.attach(ROWS, consumed.encode());
         }
+        self.session.commit()?;
+        for line in self.committed() {
+            sink.write(&line)?;
+        }
+        sink.flush()
     }
 
     fn finish(&mut self, sink: &mut Sink) -> Result<()> {
         sink.make_durable()?;
-        if let Engine::Durable(mechanism) = &mut self.engine {
-            mechanism.acknowledge()?;
-        }
-        Ok(())
+        Ok(self.session.acknowledge()?)
     }
 
-    fn line(&self, step: usize, release: &[f64]) -> Result<Line> {
-        let standard_deviation = (self.standard_deviation)(&self.plan, step)
-            .ok_or_else(|| anyhow!("step {step} is not in the plan"))?;
+    fn line(&self, step: usize, release: &[f64]) -> Line {
+        // A report never stops a release: without an end, some deviations would take matrices that are too large.
+        let standard_deviation = self.session.plan().standard_deviation(step).unwrap_or(f64::NAN);
         let release = release.first().copied().unwrap_or(f64::NAN);
-        Ok(Line { step, item: None, release, standard_deviation })
+        Line { step, item: None, release, standard_deviation }
     }
 }

@@ -288,13 +288,11 @@ impl<'a> Trainer<'a> {
         saved: Option<SavedModel>,
     ) -> Result<Training<'a>> {
         let (plan, clipping, dimension) = (self.plan(privacy)?, self.clipping()?, self.network.parameters());
-        let gradients = match seed {
-            None => DurableGradients::open(plan, clipping, dimension, file)?,
-            Some(seed) => {
-                let seed = Seed::reproducible(seed);
-                DurableGradients::open_reproducible(plan, clipping, dimension, file, seed)?
-            }
+        let seed = match seed {
+            None => Seed::from_system()?,
+            Some(seed) => Seed::reproducible(seed),
         };
+        let gradients = DurableGradients::open(plan, clipping, dimension, file, seed)?;
         let released = gradients.step();
         let mut training = self.training(Source::Durable(Box::new(gradients)))?;
         let saved = saved.unwrap_or_else(|| training.save());
@@ -317,7 +315,7 @@ impl<'a> Trainer<'a> {
 
     fn start_seeded(&self, privacy: &Privacy, seed: Seed) -> Result<Training<'a>> {
         let participation = self.batches.participation();
-        let gradients = PrivateGradients::reproducible(
+        let gradients = PrivateGradients::new(
             Arc::clone(&privacy.strategy),
             self.clipping()?,
             self.network.parameters(),

@@ -23,8 +23,7 @@ fn start(name: &str, clipping: &Clipping, dimension: usize, seed: u64) -> Privat
     let (single, zero_out) = (Participation::Single, Relation::ZeroOut);
     let strategy = build(name, STEPS, single);
     let seed = Seed::reproducible(seed);
-    PrivateGradients::reproducible(strategy, clipping.clone(), dimension, zero_out, single, budget(), seed)
-        .unwrap()
+    PrivateGradients::new(strategy, clipping.clone(), dimension, zero_out, single, budget(), seed).unwrap()
 }
 
 /// The plan behind [`start`].
@@ -124,7 +123,13 @@ fn a_resumed_run_equals_the_uninterrupted_one_bit_for_bit() {
         let mut running = start(name, &clipping, 3, 9);
         for (step, expected) in expected.iter().enumerate() {
             let snapshot = running.snapshot().unwrap();
-            running = PrivateGradients::resume(plan(name, &clipping), clipping.clone(), &snapshot).unwrap();
+            running = PrivateGradients::resume(
+                plan(name, &clipping),
+                clipping.clone(),
+                &snapshot,
+                Seed::reproducible(9),
+            )
+            .unwrap();
             assert_eq!(running.step(), step);
             let released = finish_batch(&mut running, step);
             assert_eq!(released.map(f64::to_bits), expected.map(f64::to_bits), "{name}, step {step}");
@@ -143,11 +148,14 @@ fn a_batch_in_the_making_is_never_saved() {
     let snapshot = gradients.snapshot().unwrap();
     // A plan that covers less than the clipping lets through, or another strategy, cannot continue.
     let wider = Clipping::flat(2.0).unwrap();
-    let refused = PrivateGradients::resume(plan("sqrt", &clipping), wider.clone(), &snapshot);
+    let refused =
+        PrivateGradients::resume(plan("sqrt", &clipping), wider.clone(), &snapshot, Seed::reproducible(3));
     assert!(matches!(refused, Err(Error::Clipping { .. })));
-    let refused = PrivateGradients::resume(plan("sqrt", &wider), wider, &snapshot);
+    let refused = PrivateGradients::resume(plan("sqrt", &wider), wider, &snapshot, Seed::reproducible(3));
     assert!(matches!(refused, Err(Error::Mechanism(dp_mechanisms::Error::State { .. }))));
-    assert!(PrivateGradients::resume(plan("blt", &clipping), clipping, &snapshot).is_err());
+    assert!(
+        PrivateGradients::resume(plan("blt", &clipping), clipping, &snapshot, Seed::reproducible(3)).is_err()
+    );
 }
 
 #[test]
@@ -159,8 +167,7 @@ fn crashes_lose_and_repeat_nothing() {
     let open = || {
         let file = StateFile::open(&directory.path().join("state"), None).unwrap();
         let seed = Seed::reproducible(4);
-        DurableGradients::open_reproducible(plan("scaled-blt", &clipping), clipping.clone(), 3, file, seed)
-            .unwrap()
+        DurableGradients::open(plan("scaled-blt", &clipping), clipping.clone(), 3, file, seed).unwrap()
     };
     let mut shown = [0.0; 3];
     assert_eq!(open().last_finished(&mut shown), Ok(None));
@@ -193,14 +200,9 @@ fn a_step_that_waits_for_the_disk_takes_no_more_gradients() {
     let (inside, away) = (directory.path().join("inside"), directory.path().join("away"));
     std::fs::create_dir(&inside).unwrap();
     let file = StateFile::open(&inside.join("state"), None).unwrap();
-    let mut gradients = DurableGradients::open_reproducible(
-        plan("sqrt", &clipping),
-        clipping.clone(),
-        3,
-        file,
-        Seed::reproducible(6),
-    )
-    .unwrap();
+    let mut gradients =
+        DurableGradients::open(plan("sqrt", &clipping), clipping.clone(), 3, file, Seed::reproducible(6))
+            .unwrap();
     gradients.add(&[0.5, 0.0, 0.0]).unwrap();
     std::fs::rename(&inside, &away).unwrap();
     let mut out = [7.0; 3];
@@ -257,16 +259,8 @@ fn no_person_moves_a_run_by_more_than_its_sensitivity() {
                 let make = || {
                     let (clipping, seed) = (Clipping::flat(kappa).unwrap(), Seed::reproducible(1));
                     let strategy = strategy.clone();
-                    PrivateGradients::reproducible(
-                        strategy,
-                        clipping,
-                        2,
-                        relation,
-                        participation,
-                        budget(),
-                        seed,
-                    )
-                    .unwrap()
+                    PrivateGradients::new(strategy, clipping, 2, relation, participation, budget(), seed)
+                        .unwrap()
                 };
                 let claimed = make().plan().sensitivity();
                 // A gradient changes the release of its own step only, so runs with it in all steps know every change.

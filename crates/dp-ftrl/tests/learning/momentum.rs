@@ -1,7 +1,7 @@
 //! Momentum inside the workload and momentum as post-processing.
 
 use dp_ftrl::{Clipping, PrivateGradients, Rates, Sgd, iterates};
-use dp_mechanisms::{Budget, Mechanism, Method, Participation, Problem, Relation, Seed, Workload};
+use dp_mechanisms::{Budget, Mechanism, Method, Participation, Plan, Problem, Relation, Seed, Workload};
 
 use crate::examples::momentum_errors::{MOMENTA, PREFIX_SUM_STRATEGIES, errors};
 
@@ -45,19 +45,14 @@ fn momentum_in_the_workload_equals_momentum_after_the_noise() {
                 let Ok(strategy) = method.build(&problem) else { continue };
                 covered += 1;
                 let (clipping, seed) = (Clipping::flat(1.0).unwrap(), Seed::reproducible(3));
-                let mut gradients = PrivateGradients::reproducible(
-                    strategy,
-                    clipping,
-                    2,
-                    Relation::ZeroOut,
-                    single,
-                    budget,
-                    seed,
-                )
-                .unwrap();
-                let plan = gradients.plan().clone();
+                let mut gradients =
+                    PrivateGradients::new(strategy, clipping, 2, Relation::ZeroOut, single, budget, seed)
+                        .unwrap();
+                let noisy = gradients.plan();
+                let plan =
+                    Plan::new(noisy.strategy().clone(), noisy.footprint().clone(), *noisy.budget()).unwrap();
                 let post = trained(optimizer(), &mut gradients, steps);
-                let mut mechanism = Mechanism::reproducible(plan.clone(), 2, Seed::reproducible(3)).unwrap();
+                let mut mechanism = Mechanism::new(plan.clone(), Seed::reproducible(3)).unwrap();
                 for (step, iterate) in post.iter().enumerate() {
                     let mut release = [0.0; 2];
                     mechanism.release(&gradient(step), &mut release).unwrap();

@@ -55,7 +55,7 @@ fn single_precision_releases_what_double_precision_does() {
     for name in ["binary-tree", "blt", "scaled-blt", "banded"] {
         let mut shard = shard(name, 0..DIMENSION);
         let strategy = plan(name).strategy().clone();
-        let mut whole = PrivateGradients::reproducible(
+        let mut whole = PrivateGradients::new(
             strategy,
             Clipping::flat(1.0).unwrap(),
             DIMENSION,

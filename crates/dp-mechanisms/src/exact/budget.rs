@@ -46,7 +46,7 @@ use crate::error::{Error, Result, check_positive};
 
 /// A budget that exact noise can satisfy.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum ExactBudget {
+pub(crate) enum ExactBudget {
     /// (ε, δ)-differential privacy.
     Approximate {
         /// ε.
@@ -71,16 +71,6 @@ pub enum ExactBudget {
     },
 }
 
-impl ExactBudget {
-    /// (ε, 0).
-    ///
-    /// # Errors
-    /// ε not finite and positive.
-    pub fn pure(epsilon: f64) -> Result<Self> {
-        Ok(Self::Pure { epsilon: check_positive("epsilon", epsilon)? })
-    }
-}
-
 impl From<Budget> for ExactBudget {
     /// The same budget; that of a Gaussian holds up to its [`gaussian_slack`].
     fn from(budget: Budget) -> Self {
@@ -88,6 +78,7 @@ impl From<Budget> for ExactBudget {
             Kind::Approximate { epsilon, delta } => Self::Approximate { epsilon, delta },
             Kind::ZeroConcentrated { rho } => Self::ZeroConcentrated { rho },
             Kind::Gaussian { mu } => Self::Gaussian { mu },
+            Kind::Pure { epsilon } => Self::Pure { epsilon },
         }
     }
 }
@@ -289,7 +280,7 @@ mod tests {
         assert_eq!(rho, ExactBudget::ZeroConcentrated { rho: 0.5 });
         assert!(gaussian_slack(24.0, 100.0) >= 0.01 && gaussian_slack(24.0, 100.0) < 0.010_000_001);
         assert_eq!(gaussian_slack(1.0, 0.5), 1.0, "nothing is known of such narrow noise");
-        assert!(ExactBudget::pure(0.0).is_err() && ExactBudget::pure(f64::NAN).is_err());
+        assert!(Budget::pure(0.0).is_err() && Budget::pure(f64::NAN).is_err());
         assert!(rho_from_approximate(1.0, 1.0).is_err() && rho_from_approximate(f64::NAN, 0.1).is_err());
     }
 

@@ -19,6 +19,7 @@ use num_bigint::BigUint;
 
 use super::transform::{Convolver, LONGEST, REACH};
 use crate::error::{Error, Result};
+use crate::identity::Digest;
 use crate::sensitivity::{self, Participation};
 use crate::strategy::toeplitz::Core;
 use crate::strategy::weighted_tree::WeightedNodes;
@@ -245,8 +246,25 @@ impl IntegerStrategy {
         self.name
     }
 
+    /// Adds every entry to a digest.
+    pub(super) fn add_to(&self, digest: &mut Digest) {
+        let mut all = |entries: &[i64]| entries.iter().for_each(|entry| digest.add(entry.cast_unsigned()));
+        match &self.entries {
+            Entries::Toeplitz { coefficients, .. } => all(coefficients),
+            Entries::Scaled { rows, coefficients, columns, .. } => {
+                all(rows);
+                all(coefficients);
+                all(columns);
+            }
+            Entries::Dense { packed, .. } => all(packed),
+            Entries::WeightedNodes { nodes, .. } => digest.add(nodes.measurements() as u64),
+            Entries::LeftNodes { .. } | Entries::AllNodes { .. } => {}
+        }
+        digest.add(self.bits().into());
+    }
+
     /// The strategy this is a rounding of.
-    pub(super) fn source(&self) -> &Arc<dyn Strategy> {
+    pub(crate) fn source(&self) -> &Arc<dyn Strategy> {
         &self.source
     }
 

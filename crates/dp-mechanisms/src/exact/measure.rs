@@ -60,6 +60,7 @@ impl Measure {
     }
 
     /// The number of steps measured.
+    #[cfg(test)]
     pub(super) fn step(&self) -> usize {
         self.step
     }
@@ -76,6 +77,7 @@ impl Measure {
     }
 
     /// The number of rows that the latest step measured.
+    #[cfg(test)]
     pub(super) fn latest_rows(&self) -> usize {
         match (&self.strategy.entries, &self.state) {
             (Entries::AllNodes { .. }, _) => self.step.trailing_zeros() as usize + 1,
@@ -162,12 +164,12 @@ impl Measure {
         self.step += 1;
     }
 
-    /// All inputs so far, step after step, as doubles: integers below `2^53` are exact.
-    pub(super) fn history(&self) -> Vec<f64> {
+    /// All inputs so far, step after step.
+    pub(super) fn history(&self) -> Vec<i64> {
         let steps = self.strategy.steps();
         let mut values = Vec::with_capacity(self.step * self.dimension);
         for step in 0..self.step {
-            values.extend(self.inputs.iter().skip(step).step_by(steps).map(|value| *value as f64));
+            values.extend(self.inputs.iter().skip(step).step_by(steps));
         }
         values
     }

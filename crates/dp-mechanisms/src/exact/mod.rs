@@ -1,13 +1,13 @@
 //! Exact releases: what is measured is integers plus integer noise, and nothing a computer rounds.
 //!
-//! [`crate::Mechanism`] adds floating point noise to a floating point statistic. Its guarantee is that of real numbers,
+//! [`crate::Plan::new`] adds floating point noise to a floating point statistic. Its guarantee is that of real numbers,
 //! and the low bits of its outputs can tell neighbouring streams apart. Here the release is `A C̃⁻¹ (C̃x + z)`, where
 //!
 //! - `x` is the data on a declared grid: integers times the grid,
 //! - `C̃` is an integer matrix, the strategy rounded to entries of 40 bits and more ([`IntegerStrategy`]),
 //! - `z` is discrete Gaussian or discrete Laplace noise, sampled exactly ([`crate::noise::discrete`]),
 //! - `C̃x + z` is computed without rounding or overflow: the plan proves the bounds before data arrives,
-//! - the sensitivity of C̃ is an exact integer, and the noise parameter a rational rounded up once ([`ExactPlan`]).
+//! - the sensitivity of C̃ is an exact integer, and the noise parameter a rational rounded up once ([`crate::Plan::exact`]).
 //!
 //! `C̃x + z` is all that ever depends on the data. What follows is post-processing in f64 and cannot leak.
 //!
@@ -19,7 +19,7 @@
 //! | `plan` | all of it, calibrated |
 //! | `transform`, `convolution` | exact products in prime fields, online |
 //! | `measure`, `noise`, `decode` | `C̃x`, `z`, and the way back |
-//! | `mechanism` | one step after the other |
+//! | `mechanism` | one step after the other, behind [`crate::Mechanism`] |
 //! | `sparse` | many coordinates, measured when somebody asks |
 
 pub mod budget;
@@ -35,10 +35,12 @@ mod plan;
 mod sparse;
 mod transform;
 
-pub use budget::ExactBudget;
 pub use integer::{ENTRY_BITS, FEWEST_BITS, IntegerStrategy, MOST_BITS};
-pub use mechanism::ExactMechanism;
-pub use plan::{ExactPlan, NoiseParameter};
+pub(crate) use mechanism::ExactRun;
+pub(crate) use plan::ExactPlan;
+pub use plan::NoiseParameter;
 
+#[cfg(test)]
+use budget::ExactBudget;
 #[cfg(test)]
 mod tests;

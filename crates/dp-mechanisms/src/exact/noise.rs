@@ -4,7 +4,7 @@ use rand::CryptoRng;
 use zeroize::Zeroize;
 
 use crate::noise::discrete::{DiscreteGaussian, DiscreteLaplace};
-use crate::noise::{Seed, Tiles};
+use crate::noise::{Seeds, Tiles};
 
 /// The distribution of every entry of the noise.
 #[derive(Debug, Clone)]
@@ -29,23 +29,23 @@ pub(super) struct IntegerNoise {
     tiles: Tiles,
     sampler: Sampler,
     cache: Vec<i128>,
-    cached: Option<usize>,
+    cached: Option<(usize, usize)>,
 }
 
 impl IntegerNoise {
-    pub(super) fn new(seed: Seed, dimension: usize, sampler: Sampler) -> Self {
-        let tiles = Tiles::new(seed, dimension);
+    pub(super) fn new(seeds: impl Into<Seeds>, dimension: usize, sampler: Sampler) -> Self {
+        let tiles = Tiles::new(seeds, dimension);
         let cache = vec![0; tiles.rows * dimension];
         Self { tiles, sampler, cache, cached: None }
     }
 
     /// Adds a row of noise.
     pub(super) fn add_row(&mut self, row: usize, sums: &mut [i128]) {
-        let (tile_row, row) = (row / self.tiles.rows, row % self.tiles.rows);
-        if self.cached != Some(tile_row) {
+        let (tile, row) = (self.tiles.of(row), row % self.tiles.rows);
+        if self.cached != Some(tile) {
             let sampler = &self.sampler;
-            self.tiles.fill(tile_row, &mut self.cache, |generator| sampler.sample(generator));
-            self.cached = Some(tile_row);
+            self.tiles.fill(tile, &mut self.cache, |generator| sampler.sample(generator));
+            self.cached = Some(tile);
         }
         let start = row * self.tiles.dimension;
         for (sum, noise) in sums.iter_mut().zip(&self.cache[start..start + self.tiles.dimension]) {

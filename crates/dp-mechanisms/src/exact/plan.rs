@@ -6,13 +6,14 @@ use num_bigint::BigUint;
 
 use super::budget::{ExactBudget, gaussian_slack, variance_divisor};
 use super::decode::{decoder_row_norms, recursion_bias};
-use super::integer::{IntegerStrategy, MOST_BITS, Source, ceiling, dyadic, to_f64};
+use super::integer::{Entries, IntegerStrategy, MOST_BITS, Source, ceiling, dyadic, to_f64};
 use super::lattice::Lattice;
 use super::noise::Sampler;
 use super::transform::REACH;
 use crate::error::{Error, Result, check_positive};
+use crate::identity::Digest;
 use crate::noise::discrete::{DiscreteGaussian, DiscreteLaplace};
-use crate::sensitivity::Footprint;
+use crate::sensitivity::{Footprint, Sensitivity};
 use crate::strategy::{RowNorms, Strategy};
 
 /// An exact release, calibrated: the only place that computes the integer noise.
@@ -21,21 +22,10 @@ use crate::strategy::{RowNorms, Strategy};
 /// All releases together satisfy the budget under the footprint's neighbouring relation, for adaptively chosen inputs.
 /// The measured matrix, the sensitivity, the noise and their sum are integers or rationals; every bound that keeps
 /// them from overflowing is checked here, before data arrives.
-///
-/// # Example
-/// ```
-/// use dp_mechanisms::exact::{ExactBudget, ExactPlan};
-/// use dp_mechanisms::{Footprint, Method, Participation, Problem, Relation, Workload};
-/// let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), 365)?)?;
-/// let footprint = Footprint::scalar(0.0, 1.0, Relation::ZeroOut, Participation::Single)?;
-/// let budget = ExactBudget::Approximate { epsilon: 1.0, delta: 1e-6 };
-/// let plan = ExactPlan::new(&strategy, footprint, 1, 1.0, budget)?;
-/// assert!(plan.standard_deviation(365).unwrap() < 13.0);
-/// # Ok::<(), dp_mechanisms::Error>(())
-/// ```
 #[derive(Debug, Clone)]
-pub struct ExactPlan {
+pub(crate) struct ExactPlan {
     strategy: Arc<IntegerStrategy>,
+    #[cfg(test)]
     footprint: Footprint,
     lattice: Lattice,
     dimension: usize,
@@ -97,7 +87,7 @@ impl ExactPlan {
     /// # Errors
     /// A strategy that cannot be measured on live data, bounds that are too wide or a grid that is too fine for 20-bit
     /// entries, a pure budget for anything but scalars, or what calibration refuses.
-    pub fn new(
+    pub(crate) fn new(
         strategy: &Arc<dyn Strategy>,
         footprint: Footprint,
         dimension: usize,
@@ -145,6 +135,7 @@ impl ExactPlan {
                 sampler,
                 rows: Arc::new(rows),
                 reach: row_sums(strategy.as_ref())?.into(),
+                #[cfg(test)]
                 footprint,
                 bias,
             });
@@ -179,7 +170,7 @@ impl ExactPlan {
     }
 
     /// The integer matrix.
-    pub fn strategy(&self) -> &IntegerStrategy {
+    pub(crate) fn strategy(&self) -> &IntegerStrategy {
         &self.strategy
     }
 
@@ -196,50 +187,49 @@ impl ExactPlan {
     }
 
     /// What one person can change.
-    pub fn footprint(&self) -> &Footprint {
+    #[cfg(test)]
+    pub(crate) fn footprint(&self) -> &Footprint {
         &self.footprint
     }
 
-    /// The budget for all releases together.
-    pub fn budget(&self) -> ExactBudget {
-        self.budget
-    }
-
     /// The unit of the data.
-    pub fn grid(&self) -> f64 {
+    pub(crate) fn grid(&self) -> f64 {
         self.lattice.grid()
     }
 
     /// The number of coordinates.
-    pub fn dimension(&self) -> usize {
+    pub(crate) fn dimension(&self) -> usize {
         self.dimension
     }
 
     /// The number of steps.
-    pub fn steps(&self) -> usize {
+    pub(crate) fn steps(&self) -> usize {
         self.strategy.steps()
     }
 
     /// The sensitivity of the measurements: squared ℓ2 for Gaussian noise, ℓ1 for Laplace noise.
-    pub fn sensitivity(&self) -> &BigUint {
+    #[cfg(test)]
+    pub(crate) fn sensitivity(&self) -> &BigUint {
         &self.sensitivity
     }
 
     /// The noise of every measurement.
-    pub fn noise(&self) -> NoiseParameter {
+    #[cfg(test)]
+    pub(crate) fn noise(&self) -> NoiseParameter {
         self.noise
     }
 
     /// The standard deviation of each coordinate of the release of step `t`, counted from 1: that of the noise, to which
     /// inputs off the grid add at most [`ExactPlan::quantization`].
-    pub fn standard_deviation(&self, step: usize) -> Option<f64> {
+    #[cfg(test)]
+    pub(crate) fn standard_deviation(&self, step: usize) -> Option<f64> {
         let squared = self.rows.at(step.checked_sub(1)?)?;
         let unit = self.grid() * libm::ldexp(1.0, -self.strategy.bits().cast_signed());
         Some(unit * (self.noise.variance() * squared).sqrt())
     }
 
     /// The most by which rounding the inputs to the grid moves the release of step `t`: `½ grid · Σ_j |A_tj|`.
-    pub fn quantization(&self, step: usize) -> Option<f64> {
+    pub(crate) fn quantization(&self, step: usize) -> Option<f64> {
         let sum = self.reach.get(step.checked_sub(1)?)?;
         Some(self.lattice.largest_rounding() * sum)
     }
@@ -247,13 +237,13 @@ impl ExactPlan {
     /// The most by which decoding with the real matrix moves a release, in standard deviations of its noise: below 1e-6, and 0
     /// where the integer matrix itself is decoded. For encodings, whose inputs have no declared bound, with at most `2^20`
     /// grid units of a coordinate in every step.
-    pub fn decoding_bias(&self) -> f64 {
+    pub(crate) fn decoding_bias(&self) -> f64 {
         self.bias
     }
 
     /// How far the noise may be from the Gaussian of a μ-GDP budget, in total variation; see [`gaussian_slack`]. Other budgets
     /// hold as they are.
-    pub fn slack(&self) -> f64 {
+    pub(crate) fn slack(&self) -> f64 {
         match self.budget {
             ExactBudget::Gaussian { .. } => gaussian_slack(
                 self.strategy.measurements() as f64 * self.dimension as f64,
@@ -264,7 +254,7 @@ impl ExactPlan {
     }
 
     /// The squared row norms of the decoder, in units of the integer matrix divided by its power of two.
-    pub fn row_norms(&self) -> &RowNorms {
+    pub(crate) fn row_norms(&self) -> &RowNorms {
         &self.rows
     }
 
@@ -273,27 +263,53 @@ impl ExactPlan {
     ///
     /// # Errors
     /// What the sensitivity refuses.
-    pub fn mean_squared_error_factor(&self, participation: crate::Participation) -> Result<f64> {
+    #[cfg(test)]
+    pub(crate) fn mean_squared_error_factor(&self, participation: crate::Participation) -> Result<f64> {
         let squared = to_f64(&self.strategy.squared_sensitivity(participation)?);
         Ok(squared * libm::ldexp(1.0, -2 * self.strategy.bits().cast_signed()) * self.rows.mean())
     }
 
-    /// A line that identifies the plan: two plans with the same line measure the same matrix with the same noise.
-    pub fn identity(&self) -> String {
-        format!(
-            "exact workload={:?} strategy={} steps={} dimension={} grid={:016x} footprint={:?} budget={:?} bits={} \
-             sensitivity={} noise={:?}",
-            self.strategy.source().workload(),
-            self.strategy.name(),
-            self.steps(),
-            self.dimension,
-            self.grid().to_bits(),
-            self.footprint,
-            self.budget,
-            self.strategy.bits(),
-            self.sensitivity,
-            self.noise
-        )
+    /// The standard deviation of an entry of `z`, in units of the data.
+    pub(crate) fn sigma(&self) -> f64 {
+        self.unit() * self.noise.variance().sqrt()
+    }
+
+    /// One unit of a measurement, in units of the data.
+    fn unit(&self) -> f64 {
+        self.grid() * libm::ldexp(1.0, -self.strategy.bits().cast_signed())
+    }
+
+    /// The squared sensitivity in units of the data; the square of the ℓ1 sensitivity for Laplace noise.
+    pub(crate) fn sensitivity_in_units_of_data(&self) -> Sensitivity {
+        let own = to_f64(&self.sensitivity);
+        let squared = match self.noise {
+            NoiseParameter::SquaredScale { .. } => own * self.unit() * self.unit(),
+            NoiseParameter::Scale { .. } => (own * self.unit()).powi(2),
+        };
+        Sensitivity::upper_bound(squared * (1.0 + 1e-12))
+    }
+
+    /// At least the number of rows that the first steps measure.
+    pub(crate) fn used_rows(&self, step: usize) -> usize {
+        match &self.strategy.entries {
+            Entries::AllNodes { .. } => dp_linalg::tree::complete_nodes(step),
+            // How many rows a step has depends on the shape; all of them is never too few.
+            Entries::WeightedNodes { nodes, .. } => nodes.measurements(),
+            _ => step,
+        }
+    }
+
+    /// Adds every entry of the integer matrix and the noise to a digest.
+    pub(crate) fn add_to(&self, digest: &mut Digest) {
+        self.strategy.add_to(digest);
+        self.sensitivity.iter_u64_digits().for_each(|digit| digest.add(digit));
+        let (NoiseParameter::SquaredScale { numerator, denominator, .. }
+        | NoiseParameter::Scale { numerator, denominator }) = self.noise;
+        for word in
+            [numerator, denominator].into_iter().flat_map(|value| [value as u64, (value >> 64) as u64])
+        {
+            digest.add(word);
+        }
     }
 }
 

@@ -30,20 +30,20 @@ use crate::workload::{Kind, Workload};
 /// # Complexity
 /// An epoch is calibrated when it is first needed, at the cost of building its strategy, and kept.
 #[derive(Clone)]
-pub struct DoublingPlan(Arc<Parts>);
+pub(crate) struct DoublingPlan(Arc<Parts>);
 
 struct Parts {
     workload: Workload,
     method: Method,
     footprint: Footprint,
     budget: Budget,
-    first_epoch: usize,
+    first: Arc<Epoch>,
     epochs: Mutex<Vec<Arc<Epoch>>>,
 }
 
 /// One epoch: where it starts and how it is calibrated.
 #[derive(Debug)]
-pub struct Epoch {
+pub(crate) struct Epoch {
     /// The steps before it.
     pub start: usize,
     /// Its strategy and noise.
@@ -52,7 +52,7 @@ pub struct Epoch {
 
 impl Epoch {
     /// The last step of the epoch, counted from 1.
-    pub fn end(&self) -> usize {
+    pub(crate) fn end(&self) -> usize {
         self.start + self.plan.steps()
     }
 }
@@ -64,7 +64,7 @@ impl DoublingPlan {
     ///
     /// # Errors
     /// A first epoch of zero, a footprint whose terms differ in their participation, or what strategy and plan refuse.
-    pub fn new(
+    pub(crate) fn new(
         workload: &Workload,
         method: Method,
         footprint: Footprint,
@@ -72,49 +72,58 @@ impl DoublingPlan {
         first_epoch: usize,
     ) -> Result<Self> {
         check_count("first epoch", first_epoch)?;
-        let plan = Self(Arc::new(Parts {
-            workload: workload.clone(),
-            method,
-            footprint,
-            budget,
-            first_epoch,
-            epochs: Mutex::default(),
-        }));
-        plan.epoch(0)?;
-        Ok(plan)
+        let plan = plan_epoch(workload, method, &footprint, &budget, 0, first_epoch)?;
+        let first = Arc::new(Epoch { start: 0, plan });
+        let epochs = Mutex::new(vec![Arc::clone(&first)]);
+        let workload = workload.clone();
+        Ok(Self(Arc::new(Parts { workload, method, footprint, budget, first, epochs })))
     }
 
     /// The statistic.
-    pub fn workload(&self) -> &Workload {
+    pub(crate) fn workload(&self) -> &Workload {
         &self.0.workload
     }
 
     /// What one person can change.
-    pub fn footprint(&self) -> &Footprint {
+    pub(crate) fn footprint(&self) -> &Footprint {
         &self.0.footprint
     }
 
     /// The budget for the whole endless stream.
-    pub fn budget(&self) -> &Budget {
+    pub(crate) fn budget(&self) -> &Budget {
         &self.0.budget
     }
 
     /// The number of steps of the first epoch.
-    pub fn first_epoch(&self) -> usize {
-        self.0.first_epoch
+    pub(crate) fn first_epoch(&self) -> usize {
+        self.0.first.end()
     }
 
-    /// A line that identifies the plan: two plans with the same line release the same thing with the same noise.
-    pub fn identity(&self) -> String {
-        let first = self.epoch(0).map_or_else(|error| error.to_string(), |epoch| epoch.plan.identity());
-        format!("unknown horizon, footprint={:?}, first epoch: {first}", self.0.footprint)
+    /// The first epoch.
+    pub(crate) fn first(&self) -> &Arc<Epoch> {
+        &self.0.first
+    }
+
+    /// The epoch of the last of so many steps, and its number.
+    ///
+    /// # Errors
+    /// As [`Self::epoch`].
+    pub(crate) fn epoch_of(&self, step: usize) -> Result<(usize, Arc<Epoch>)> {
+        let mut index = 0;
+        loop {
+            let epoch = self.epoch(index)?;
+            if step <= epoch.end() {
+                return Ok((index, epoch));
+            }
+            index += 1;
+        }
     }
 
     /// An epoch, counted from 0.
     ///
     /// # Errors
     /// An epoch that is too long for the strategy or to count.
-    pub fn epoch(&self, index: usize) -> Result<Arc<Epoch>> {
+    pub(crate) fn epoch(&self, index: usize) -> Result<Arc<Epoch>> {
         let parts = &self.0;
         let mut epochs = parts.epochs.lock().unwrap_or_else(PoisonError::into_inner);
         while epochs.len() <= index {
@@ -122,7 +131,7 @@ impl DoublingPlan {
             let length = u32::try_from(epochs.len())
                 .ok()
                 .and_then(|doublings| 1_usize.checked_shl(doublings))
-                .and_then(|factor| parts.first_epoch.checked_mul(factor))
+                .and_then(|factor| parts.first.end().checked_mul(factor))
                 .filter(|length| length.checked_add(start).is_some())
                 .ok_or(Error::HorizonReached { horizon: start })?;
             let plan =
@@ -140,7 +149,7 @@ impl DoublingPlan {
     ///
     /// # Errors
     /// Step zero, an epoch that cannot be planned, or matrices that would be too large.
-    pub fn standard_deviation(&self, step: usize) -> Result<f64> {
+    pub(crate) fn standard_deviation(&self, step: usize) -> Result<f64> {
         check_count("step", step)?;
         let mut variance = 0.0;
         for index in 0.. {
@@ -159,7 +168,8 @@ impl DoublingPlan {
     ///
     /// # Errors
     /// As [`Self::standard_deviation`], and what the plan for the known horizon refuses.
-    pub fn cost(&self, step: usize) -> Result<f64> {
+    #[cfg(test)]
+    pub(crate) fn cost(&self, step: usize) -> Result<f64> {
         let unknown = self.standard_deviation(step)?;
         let parts = &self.0;
         let participation = common_participation(&parts.footprint)?;
@@ -207,14 +217,14 @@ impl DoublingPlan {
 
 impl fmt::Debug for DoublingPlan {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Parts { workload, method, footprint, budget, first_epoch, epochs: _ } = self.0.as_ref();
+        let Parts { workload, method, footprint, budget, first, epochs: _ } = self.0.as_ref();
         formatter
             .debug_struct("DoublingPlan")
             .field("workload", workload)
             .field("method", method)
             .field("footprint", footprint)
             .field("budget", budget)
-            .field("first_epoch", first_epoch)
+            .field("first_epoch", &first.end())
             .finish()
     }
 }
@@ -236,8 +246,10 @@ fn common_participation(footprint: &Footprint) -> Result<Participation> {
     if participations.all(|other| other == first) {
         Ok(first)
     } else {
-        Err(Error::State {
-            reason: "an unknown horizon needs one participation for all parts of the footprint".to_owned(),
+        Err(Error::OutOfRange {
+            what: "the number of different participations in a footprint for an unknown horizon",
+            value: footprint.terms().len() as f64,
+            range: "one participation for all parts",
         })
     }
 }

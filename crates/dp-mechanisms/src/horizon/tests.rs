@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::budget::Budget;
+use crate::noise::Seed;
 use crate::sensitivity::{Footprint, Participation, Relation, Term};
+use crate::{Error, Mechanism, Plan};
 use crate::{Method, Problem};
 
 fn plan(workload: &Workload, strategy: &str, participation: Participation, first: usize) -> DoublingPlan {
@@ -11,22 +13,17 @@ fn plan(workload: &Workload, strategy: &str, participation: Participation, first
         .unwrap()
 }
 
-fn mechanism(
-    workload: &Workload,
-    strategy: &str,
-    participation: Participation,
-    first: usize,
-) -> DoublingMechanism {
+fn mechanism(workload: &Workload, strategy: &str, participation: Participation, first: usize) -> Mechanism {
     let plan = plan(workload, strategy, participation, first);
-    DoublingMechanism::reproducible(plan, 1, Seed::reproducible(5)).unwrap()
+    Mechanism::new(Plan::of_epochs(plan), Seed::reproducible(5)).unwrap()
 }
 
-fn run(mechanism: &mut DoublingMechanism, steps: usize) -> Vec<f64> {
+fn run(mechanism: &mut Mechanism, steps: usize) -> Vec<f64> {
     let mut output = [0.0];
     (0..steps)
         .map(|t| {
             let release = mechanism.release(&[f64::from(t as u32 % 3) - 1.0], &mut output).unwrap();
-            assert_eq!(release.step, t + 1);
+            assert_eq!(release, t + 1);
             output[0]
         })
         .collect()
@@ -50,7 +47,7 @@ fn the_statistic_is_exact_through_every_epoch() {
         let mut releases = [1.0, 2.0].map(|mu| {
             let budget = Budget::gaussian(mu).unwrap();
             let plan = DoublingPlan::new(&workload, Method::Identity, footprint(), budget, 3).unwrap();
-            let mut mechanism = DoublingMechanism::reproducible(plan, 1, Seed::reproducible(9)).unwrap();
+            let mut mechanism = Mechanism::new(Plan::of_epochs(plan), Seed::reproducible(9)).unwrap();
             run(&mut mechanism, 40)
         });
         let exact = workload.materialize(40).unwrap();
@@ -174,10 +171,8 @@ fn constructors_refuse_what_makes_no_sense() {
     let make = |dimension, first, terms: Vec<Term>| {
         let footprint = Footprint::encoded(terms, Relation::ZeroOut).unwrap();
         let budget = Budget::gaussian(1.0).unwrap();
-        DoublingMechanism::new(
-            DoublingPlan::new(&Workload::count(), Method::Identity, footprint, budget, first)?,
-            dimension,
-        )
+        let plan = Plan::doubling(&Workload::count(), Method::Identity, footprint, budget, first)?;
+        Mechanism::new(plan.of_dimension(dimension)?, Seed::reproducible(3))
     };
     let single = Term { weight: 1.0, participation: Participation::Single };
     let twice = Term { weight: 1.0, participation: Participation::repeated(2, 1).unwrap() };
@@ -193,8 +188,8 @@ fn constructors_refuse_what_makes_no_sense() {
 #[test]
 fn a_resumed_mechanism_continues_bit_for_bit() {
     for workload in workloads() {
-        let plan = plan(&workload, "identity", Participation::Single, 3);
-        let make = || DoublingMechanism::reproducible(plan.clone(), 1, Seed::reproducible(11)).unwrap();
+        let plan = Plan::of_epochs(plan(&workload, "identity", Participation::Single, 3));
+        let make = || Mechanism::new(plan.clone(), Seed::reproducible(11)).unwrap();
         let inputs: Vec<f64> = (0..40).map(|t| f64::from(t % 3) - 1.0).collect();
         let mut output = [0.0];
         let mut uninterrupted = make();
@@ -208,7 +203,8 @@ fn a_resumed_mechanism_continues_bit_for_bit() {
         // A snapshot after every step: at the first one, within epochs, and on both sides of their ends.
         let mut mechanism = make();
         for (input, expected) in inputs.iter().zip(&expected) {
-            mechanism = DoublingMechanism::resume(plan.clone(), &mechanism.snapshot()).unwrap();
+            mechanism =
+                Mechanism::resume(plan.clone(), &mechanism.snapshot(), Seed::reproducible(11)).unwrap();
             mechanism.release(&[*input], &mut output).unwrap();
             assert_eq!(output[0].to_bits(), expected.to_bits(), "{workload} step {}", mechanism.step());
         }
@@ -226,14 +222,10 @@ fn another_plan_or_other_noise_is_refused() {
         plan(&count, "identity", Participation::Single, 4),
         plan(&Workload::average(), "identity", Participation::Single, 4),
     ] {
-        assert!(matches!(DoublingMechanism::resume(other, &snapshot), Err(Error::State { .. })));
+        let resumed = Mechanism::resume(Plan::of_epochs(other), &snapshot, Seed::reproducible(5));
+        assert!(matches!(resumed, Err(Error::State { .. })));
     }
-    let mut altered = saved.snapshot();
-    saved.current[0] += 1e-9;
-    assert!(matches!(
-        DoublingMechanism::resume(saved.plan().clone(), &saved.snapshot()),
-        Err(Error::State { .. })
-    ));
-    altered = altered.with_releases(vec![1.0]).unwrap();
-    assert_eq!(DoublingMechanism::resume(saved.plan().clone(), &altered).unwrap().step(), 9);
+    let resume = |seed| Mechanism::resume(saved.plan().clone(), &snapshot, Seed::reproducible(seed));
+    assert!(matches!(resume(6), Err(Error::State { .. })));
+    assert_eq!(resume(5).unwrap().step(), 9);
 }

@@ -1,6 +1,7 @@
 //! Noise with memory: what a strategy makes of the independent rows of `z`.
 
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use zeroize::Zeroize;
 
@@ -133,6 +134,26 @@ impl CorrelatedNoise {
         }
         Ok(())
     }
+}
+
+/// The number of rows of `z` that the noise of the first `step` steps is made of. Some strategies look ahead.
+///
+/// # Complexity
+/// That of the noise of one coordinate.
+pub(crate) fn used_rows(strategy: &dyn Strategy, step: usize) -> Result<usize> {
+    struct Asked(AtomicUsize);
+    impl UnitNoise for Asked {
+        fn fill_range(&self, row: usize, _first: usize, out: &mut [f64]) {
+            self.0.fetch_max(row + 1, Ordering::Relaxed);
+            out.fill(0.0);
+        }
+    }
+    let mut asked = Asked(AtomicUsize::new(0));
+    let mut filter = strategy.noise_filter(1)?;
+    for _ in 0..step {
+        filter.next_into(&mut asked, &mut [0.0])?;
+    }
+    Ok(asked.0.into_inner())
 }
 
 impl Conversion {

@@ -8,6 +8,7 @@
 mod correlated;
 pub mod discrete;
 mod keyed;
+mod seeds;
 mod sharded;
 
 use std::fmt;
@@ -17,70 +18,14 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use rand_distr::{Distribution, StandardNormal};
 use rayon::prelude::*;
-use zeroize::{Zeroize, ZeroizeOnDrop};
+use zeroize::Zeroize;
 
+pub(crate) use correlated::used_rows;
 pub use correlated::{CorrelatedNoise, Side};
 pub use keyed::HashKey;
+pub use seeds::{Origin, Seed};
+pub(crate) use seeds::{Seeds, Segment, system_bytes};
 pub use sharded::{Precision, ShardedNoise};
-
-use crate::error::{Error, Result};
-
-/// The secret from which all noise of one mechanism follows. Wiped from memory on drop, never printed, and not
-/// `Clone`: two mechanisms with one seed would give away each other's data.
-#[derive(Zeroize, ZeroizeOnDrop)]
-pub struct Seed([u8; 32]);
-
-impl Seed {
-    /// A fresh secret from the operating system.
-    ///
-    /// # Errors
-    /// When the operating system has no randomness to give.
-    pub fn from_system() -> Result<Self> {
-        use rand::TryRng;
-        let mut bytes = [0; 32];
-        rand::rngs::SysRng
-            .try_fill_bytes(&mut bytes)
-            .map_err(|error| Error::Entropy { reason: error.to_string() })?;
-        Ok(Self(bytes))
-    }
-
-    /// A seed that anybody can repeat: for tests and reproductions only. Releases made with it are **not
-    /// private**, because whoever knows the seed can subtract the noise.
-    pub fn reproducible(number: u64) -> Self {
-        let mut bytes = [0; 32];
-        bytes[..8].copy_from_slice(&number.to_le_bytes());
-        Self(bytes)
-    }
-
-    /// A secret that several machines share, each of which makes the noise of its own coordinates
-    /// ([`ShardedNoise`]). It must come from a cryptographic generator, travel over a channel that nobody else reads, and
-    /// never serve a second run: whoever knows it can subtract the noise, and two runs with one noise give away the
-    /// difference of their data.
-    pub fn shared(secret: [u8; 32]) -> Self {
-        Self(secret)
-    }
-
-    /// The same secret once more, for the two parts of one mechanism.
-    pub(crate) fn duplicate(&self) -> Self {
-        Self(self.0)
-    }
-
-    /// The secret bytes of a saved state.
-    pub(crate) fn from_bytes(bytes: [u8; 32]) -> Self {
-        Self(bytes)
-    }
-
-    /// The secret bytes, for a saved state only.
-    pub(crate) fn expose(&self) -> &[u8; 32] {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Seed {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Seed(secret)")
-    }
-}
 
 /// A matrix of independent unit-variance noise, read by rows.
 ///
@@ -115,7 +60,8 @@ pub struct GaussianSource {
     tiles: Tiles,
     /// The rows of the current tile row, row-major over all coordinates; empty when a tile has one row.
     cache: Vec<f64>,
-    cached: Option<usize>,
+    /// The segment of seeds and the tile row in the cache.
+    cached: Option<(usize, usize)>,
 }
 
 /// The number of values in a tile of noise.
@@ -127,7 +73,7 @@ const WORDS_PER_TILE: u128 = 1 << 20;
 
 /// How a matrix of noise is cut into tiles, each with its own part of the ChaCha20 streams of one seed.
 pub(crate) struct Tiles {
-    seed: Seed,
+    seeds: Seeds,
     /// Coordinates per tile, a power of two.
     columns: usize,
     /// Rows per tile.
@@ -136,14 +82,20 @@ pub(crate) struct Tiles {
 }
 
 impl Tiles {
-    pub(crate) fn new(seed: Seed, dimension: usize) -> Self {
+    pub(crate) fn new(seeds: impl Into<Seeds>, dimension: usize) -> Self {
         let columns = dimension.max(1).next_power_of_two().min(TILE);
-        Self { seed, columns, rows: TILE / columns, dimension }
+        Self { seeds: seeds.into(), columns, rows: TILE / columns, dimension }
+    }
+
+    /// The tile that holds a row: the segment of its seed, and the tile row. Where a segment begins within a tile, the rows
+    /// before come from the tile of the segment before.
+    pub(crate) fn of(&self, row: usize) -> (usize, usize) {
+        (self.seeds.segment_of(row), row / self.rows)
     }
 
     /// The generator at the start of a tile.
-    fn generator(&self, tile_row: usize, tile_column: usize) -> ChaCha20Rng {
-        let mut generator = ChaCha20Rng::from_seed(*self.seed.expose());
+    fn generator(&self, (segment, tile_row): (usize, usize), tile_column: usize) -> ChaCha20Rng {
+        let mut generator = ChaCha20Rng::from_seed(*self.seeds.seed(segment).expose());
         generator.set_stream(tile_column as u64);
         generator.set_word_pos(tile_row as u128 * WORDS_PER_TILE);
         generator
@@ -158,18 +110,18 @@ impl Tiles {
     /// Fills the rows of a tile row, row-major over all coordinates, by one draw per value.
     pub(crate) fn fill<T>(
         &self,
-        tile_row: usize,
+        tile: (usize, usize),
         out: &mut [T],
         mut draw: impl FnMut(&mut ChaCha20Rng) -> T,
     ) {
         if self.dimension <= self.columns {
             // One tile wide: its rows follow each other.
-            let mut generator = self.generator(tile_row, 0);
+            let mut generator = self.generator(tile, 0);
             out.iter_mut().for_each(|value| *value = draw(&mut generator));
             return;
         }
         for tile_column in 0..self.dimension.div_ceil(self.columns) {
-            let mut generator = self.generator(tile_row, tile_column);
+            let mut generator = self.generator(tile, tile_column);
             for row in out.chunks_exact_mut(self.dimension) {
                 for value in &mut row[self.coordinates(tile_column)] {
                     *value = draw(&mut generator);
@@ -182,26 +134,30 @@ impl Tiles {
 impl GaussianSource {
     /// Noise for vectors of the given dimension.
     pub fn new(seed: Seed, dimension: usize) -> Self {
-        let tiles = Tiles::new(seed, dimension);
+        Self::from_seeds(seed, dimension)
+    }
+
+    pub(crate) fn from_seeds(seeds: impl Into<Seeds>, dimension: usize) -> Self {
+        let tiles = Tiles::new(seeds, dimension);
         let cache = if tiles.rows > 1 { vec![0.0; tiles.rows * dimension] } else { Vec::new() };
         Self { tiles, cache, cached: None }
     }
 
-    fn load(&mut self, tile_row: usize) {
-        self.tiles.fill(tile_row, &mut self.cache, |generator| StandardNormal.sample(generator));
-        self.cached = Some(tile_row);
+    fn load(&mut self, tile: (usize, usize)) {
+        self.tiles.fill(tile, &mut self.cache, |generator| StandardNormal.sample(generator));
+        self.cached = Some(tile);
     }
 }
 
 impl UnitNoise for GaussianSource {
     fn fill_range(&self, row: usize, first: usize, out: &mut [f64]) {
-        let (tile_row, row_in_tile) = (row / self.tiles.rows, row % self.tiles.rows);
+        let (tile, row_in_tile) = (self.tiles.of(row), row % self.tiles.rows);
         let mut done = 0;
         while done < out.len() {
             let coordinate = first + done;
             let tile_column = coordinate / self.tiles.columns;
             let covered = self.tiles.coordinates(tile_column);
-            let mut generator = self.tiles.generator(tile_row, tile_column);
+            let mut generator = self.tiles.generator(tile, tile_column);
             // The ziggurat uses a varying number of words: what stands before in the tile is drawn and dropped.
             for _ in 0..row_in_tile * covered.len() + (coordinate - covered.start) {
                 let _: f64 = StandardNormal.sample(&mut generator);
@@ -223,9 +179,9 @@ impl UnitNoise for GaussianSource {
                 .enumerate()
                 .for_each(|(tile, values)| this.fill_range(row, tile * TILE, values));
         }
-        let tile_row = row / self.tiles.rows;
-        if self.cached != Some(tile_row) {
-            self.load(tile_row);
+        let tile = self.tiles.of(row);
+        if self.cached != Some(tile) {
+            self.load(tile);
         }
         let start = row % self.tiles.rows * self.tiles.dimension;
         out.copy_from_slice(&self.cache[start..start + self.tiles.dimension]);
@@ -241,14 +197,16 @@ impl UnitNoise for GaussianSource {
         let whole = out.len() / dimension * dimension;
         let (mut row, mut rest) = (first, &mut out[..whole]);
         while !rest.is_empty() {
-            let (tile_row, start) = (row / self.tiles.rows, row % self.tiles.rows * dimension);
-            let (part, later) = rest.split_at_mut(rest.len().min(self.cache.len() - start));
+            let (tile, start) = (self.tiles.of(row), row % self.tiles.rows * dimension);
+            let in_segment = (self.tiles.seeds.end_of(tile.0) - row).saturating_mul(dimension);
+            let length = rest.len().min(self.cache.len() - start).min(in_segment);
+            let (part, later) = rest.split_at_mut(length);
             if part.len() == self.cache.len() {
                 // A whole tile goes straight to its place.
-                self.tiles.fill(tile_row, part, |generator| StandardNormal.sample(generator));
+                self.tiles.fill(tile, part, |generator| StandardNormal.sample(generator));
             } else {
-                if self.cached != Some(tile_row) {
-                    self.load(tile_row);
+                if self.cached != Some(tile) {
+                    self.load(tile);
                 }
                 part.copy_from_slice(&self.cache[start..start + part.len()]);
             }

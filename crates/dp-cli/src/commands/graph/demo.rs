@@ -45,7 +45,7 @@ pub(super) fn run(directory: &Path, json: bool) -> Result<()> {
     let count = Method::NormalizedSqrt.build(&Problem::new(Workload::count(), WEEKS)?)?;
     let plan =
         Plan::new(count, encoding.footprint(Relation::ZeroOut)?, Budget::approximate(EPSILON, DELTA)?)?;
-    let mut mechanism = Mechanism::reproducible(plan, encoding.dimension(), Seed::reproducible(SEED))?;
+    let mut mechanism = Mechanism::new(plan.of_dimension(encoding.dimension())?, Seed::reproducible(SEED))?;
     let mut truth = vec![0.0; encoding.dimension()];
     let (mut input, mut released) = (truth.clone(), truth.clone());
     for week in 0..WEEKS {

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use dp_apps::graph::{CutEncoding, EdgeUpdate, FunctionStream, GraphFunction, VertexPairs, degree_histogram};
-use dp_mechanisms::{DurableMechanism, Footprint, Mechanism, Participation, Plan, Relation, Seed, Workload};
+use dp_mechanisms::{Footprint, Participation, Plan, Relation, Session, Workload};
 
 use self::updates::{Batch, Batches};
 use crate::arguments::{self, NoiseArguments, OutputArguments, Usage};
-use crate::consumed::Consumed;
+use crate::consumed::{Consumed, ROWS};
 use crate::files::Files;
 use crate::guarantee::{Arithmetic, Guarantee, Unit};
 use crate::plot::{self, Curve, Panel};
@@ -136,7 +136,8 @@ impl Graph {
             .context("this combination cannot be calibrated")?;
         let mut batches = Batches::open(input, self.rows, until, steps)?;
         self.guarantee(release, relation, &plan).print();
-        let mut engine = self.engine(&plan, encoder.dimension())?;
+        let plan = plan.of_dimension(encoder.dimension())?;
+        let mut session = Session::open(plan.clone(), self.noise.seed()?, self.output.open_state()?)?;
         let names = encoder.names();
         let lines = |encoder: &Encoder, step: usize, values: &[f64]| -> Result<Vec<Line>> {
             let deviation = plan.standard_deviation(step).unwrap_or(f64::NAN);
@@ -149,10 +150,10 @@ impl Graph {
             };
             Ok(names.iter().zip(answers).map(line).collect())
         };
-        let done = engine.step();
+        let done = session.step();
         batches.check_end(done)?;
         let mut buffer = vec![0.0; encoder.dimension()];
-        let mut consumed = Consumed::saved(engine.attachment(), done)?;
+        let mut consumed = Consumed::saved(session.attachment(ROWS).unwrap_or_default(), done)?;
         let mut past = consumed.again();
         for _ in 0..done {
             let Some(batch) = batches.next_batch()? else { break };
@@ -166,9 +167,9 @@ impl Graph {
         let mut sink = if self.output.is_resumable() {
             let mut again = Vec::new();
             let mut remembered = done + 1;
-            for (step, values) in engine.committed() {
+            for (step, values) in session.last_committed().iter() {
                 remembered = remembered.min(step);
-                again.extend(lines(&encoder, step, &values)?);
+                again.extend(lines(&encoder, step, values)?);
             }
             let standing = Standing { done, again: &again, remembered, every_step: true };
             Sink::continued(output, format, plot.is_some(), &standing)?
@@ -180,7 +181,7 @@ impl Graph {
             for (_, update) in &batch.updates {
                 consumed.push(&updates::bytes_of(batch.step, update));
             }
-            let values = engine.advance(&buffer, &mut sink, &consumed)?;
+            let values = advance(&mut session, &buffer, &mut sink, &consumed)?;
             for line in lines(&encoder, batch.step, &values)? {
                 sink.write(&line)?;
             }
@@ -247,20 +248,6 @@ impl Graph {
         };
         let stream = Box::new(function.start(vertices).map_err(Usage::error)?);
         Ok(Encoder::Function { stream, vertices, what: release })
-    }
-
-    fn engine(&self, plan: &Plan, dimension: usize) -> Result<Engine> {
-        let seed = self.noise.reproducible_seed().map(Seed::reproducible);
-        Ok(match self.output.open_state()? {
-            None => Engine::Volatile(Box::new(match seed {
-                Some(seed) => Mechanism::reproducible(plan.clone(), dimension, seed)?,
-                None => Mechanism::new(plan.clone(), dimension)?,
-            })),
-            Some(file) => Engine::Durable(Box::new(match seed {
-                Some(seed) => DurableMechanism::open_reproducible(plan.clone(), dimension, file, seed)?,
-                None => DurableMechanism::open(plan.clone(), dimension, file)?,
-            })),
-        })
     }
 }
 
@@ -396,57 +383,15 @@ fn pair_names(pairs: VertexPairs) -> Vec<String> {
     pairs.iter().map(|(u, v)| format!("{u}-{v}")).collect()
 }
 
-/// The mechanism, with or without a state on disk.
-enum Engine {
-    Volatile(Box<Mechanism>),
-    Durable(Box<DurableMechanism>),
-}
-
-impl Engine {
-    /// The number of steps that are already released.
-    fn step(&self) -> usize {
-        match self {
-            Self::Volatile(mechanism) => mechanism.step(),
-            Self::Durable(mechanism) => mechanism.step(),
-        }
+/// Makes the release of the next step; on disk first where there is a state.
+fn advance(session: &mut Session, input: &[f64], sink: &mut Sink, consumed: &Consumed) -> Result<Vec<f64>> {
+    if session.is_durable() {
+        // The state forgets the step before: by now it must be safe in the output.
+        sink.make_durable()?;
+        session.attach(ROWS, consumed.encode());
     }
-
-    /// What the state remembers of the rows that it has used.
-    fn attachment(&self) -> &[u8] {
-        match self {
-            Self::Volatile(_) => &[],
-            Self::Durable(mechanism) => mechanism.attachment(),
-        }
-    }
-
-    /// The steps that the state remembers, which a crash may have kept from the output.
-    fn committed(&self) -> Vec<(usize, Vec<f64>)> {
-        match self {
-            Self::Volatile(_) => Vec::new(),
-            Self::Durable(mechanism) => {
-                mechanism.last_committed().iter().map(|(step, values)| (step, values.to_vec())).collect()
-            }
-        }
-    }
-
-    /// Makes the release of the next step; on disk first where there is a state.
-    fn advance(&mut self, input: &[f64], sink: &mut Sink, consumed: &Consumed) -> Result<Vec<f64>> {
-        match self {
-            Self::Volatile(mechanism) => {
-                let mut output = vec![0.0; input.len()];
-                mechanism.release(input, &mut output)?;
-                Ok(output)
-            }
-            Self::Durable(mechanism) => {
-                // The state forgets the step before: by now it must be safe in the output.
-                sink.make_durable()?;
-                mechanism.attach(consumed.encode());
-                mechanism.stage(input)?;
-                let committed = mechanism.commit()?;
-                Ok(committed.iter().next().map(|(_, values)| values.to_vec()).unwrap_or_default())
-            }
-        }
-    }
+    session.stage(input)?;
+    Ok(session.commit()?.iter().next().map(|(_, values)| values.to_vec()).unwrap_or_default())
 }
 
 fn draw(path: &Path, names: &[String], lines: &[Line]) -> Result<()> {

@@ -31,7 +31,7 @@ fn low_bits_betray_the_idealized_mode_and_not_the_exact_one() {
             |seed| {
                 let mut output = [0.0];
                 let seed = Seed::reproducible(seed);
-                let mut mechanism = Mechanism::reproducible(idealized.clone(), 1, seed).unwrap();
+                let mut mechanism = Mechanism::new(idealized.clone(), seed).unwrap();
                 mechanism.release(&[input], &mut output).unwrap();
                 output[0]
             },
@@ -50,7 +50,7 @@ fn low_bits_betray_the_idealized_mode_and_not_the_exact_one() {
             |seed| {
                 let mut output = [0.0];
                 let seed = Seed::reproducible(seed);
-                let mut mechanism = ExactMechanism::reproducible(exact.clone(), seed).unwrap();
+                let mut mechanism = live(exact.clone(), seed);
                 mechanism.release(&[input], &mut output).unwrap();
                 // Whoever is in the data: an integer over a power of two, and each of them is possible.
                 assert_eq!((output[0] * unit).fract(), 0.0);

@@ -15,7 +15,7 @@ use crate::noise::Seed;
 use crate::sensitivity::{Footprint, Participation, Relation};
 use crate::strategy::Strategy;
 use crate::workload::Workload;
-use crate::{Method, Problem};
+use crate::{Arithmetic, Budget, Mechanism, Method, Plan, Problem};
 
 fn build(name: &str, workload: &str, steps: usize) -> crate::Result<Arc<dyn Strategy>> {
     let workload: Workload = workload.parse()?;
@@ -32,6 +32,23 @@ fn plan(name: &str, workload: &str, steps: usize, dimension: usize, grid: f64) -
     let footprint =
         Footprint::vector(-1.0, 2.0, dimension, Relation::Replace, Participation::Single).unwrap();
     ExactPlan::new(&build(name, workload, steps)?, footprint, dimension, grid, BUDGET)
+}
+
+/// An exact plan at work.
+fn live(plan: ExactPlan, seed: Seed) -> Mechanism {
+    Mechanism::new(whole(plan), seed).unwrap()
+}
+
+/// The plan of which an exact plan is the form. What its budget is called makes no difference here.
+fn whole(plan: ExactPlan) -> Plan {
+    Plan::of_exact(plan, Budget::approximate(1.0, 1e-6).unwrap())
+}
+
+/// A release of inputs in grid units.
+fn release_units(mechanism: &mut Mechanism, units: &[i64], output: &mut [f64]) -> crate::Result<usize> {
+    let Arithmetic::Exact { grid } = mechanism.plan().arithmetic() else { panic!("an exact plan") };
+    let input: Vec<f64> = units.iter().map(|unit| *unit as f64 * grid).collect();
+    mechanism.release(&input, output)
 }
 
 /// Every entry of C̃ as a big integer, from its parts.
@@ -70,12 +87,12 @@ fn matrix(strategy: &IntegerStrategy) -> Vec<Vec<BigInt>> {
 
 /// A mechanism whose noise is subtracted again leaves C̃x, which must be that of big integers.
 fn measured_without_noise(plan: &ExactPlan, inputs: &[Vec<i64>]) -> Vec<Vec<BigInt>> {
-    let mut mechanism = ExactMechanism::reproducible(plan.clone(), Seed::reproducible(5)).unwrap();
+    let mut mechanism = live(plan.clone(), Seed::reproducible(5));
     let mut noise = noise::IntegerNoise::new(Seed::reproducible(5), plan.dimension(), plan.sampler());
     let mut output = vec![0.0; plan.dimension()];
     let mut rows = Vec::new();
     for input in inputs {
-        mechanism.release_units(input, &mut output).unwrap();
+        release_units(&mut mechanism, input, &mut output).unwrap();
         for measured in mechanism.measurements().chunks_exact(plan.dimension()) {
             let mut z = vec![0; plan.dimension()];
             noise.add_row(rows.len(), &mut z);
@@ -236,15 +253,14 @@ fn releases_are_the_statistic_plus_noise_of_the_stated_size() {
             let Ok(plan) = plan(name, workload, steps, 1, 0.125) else { continue };
             let (mut squares, mut worst) = (0.0, 0.0_f64);
             for seed in 0..60 {
-                let mut mechanism =
-                    ExactMechanism::reproducible(plan.clone(), Seed::reproducible(seed)).unwrap();
+                let mut mechanism = live(plan.clone(), Seed::reproducible(seed));
                 let mut truth = workload.parse::<Workload>().unwrap().stream(steps, 1).unwrap();
                 let (mut output, mut exact) = ([0.0], [0.0]);
                 for t in 0..steps {
                     let input = [(t % 9) as f64 * 0.125];
                     truth.push(&input, &mut exact).unwrap();
-                    let release = mechanism.release(&input, &mut output).unwrap();
-                    let error = (output[0] - exact[0]) / release.standard_deviation;
+                    let step = mechanism.release(&input, &mut output).unwrap();
+                    let error = (output[0] - exact[0]) / plan.standard_deviation(step).unwrap();
                     squares += error * error / (60 * steps) as f64;
                     worst = worst.max(error.abs());
                 }
@@ -337,8 +353,7 @@ fn decoding_with_the_real_matrix_moves_nothing() {
             let Some(bias) = decode::recursion_bias(plan.strategy()).unwrap() else { continue };
             let mut by_series = plan.clone();
             by_series.decode_by_series();
-            let mut both = [plan.clone(), by_series]
-                .map(|plan| ExactMechanism::reproducible(plan, Seed::reproducible(3)).unwrap());
+            let mut both = [plan.clone(), by_series].map(|plan| live(plan, Seed::reproducible(3)));
             for step in 1..=steps {
                 let input = [if step % 100 < 60 { 2.0 } else { -1.0 }];
                 let [a, b] = both.each_mut().map(|mechanism| {
@@ -370,7 +385,7 @@ fn small_noise_gets_more_bits_and_no_noise_to_speak_of_another_decoder() {
     assert!(finest.strategy().recursion.is_none());
     for plan in [usual, fine, finest] {
         assert!(plan.decoding_bias() < 1e-6);
-        let mut mechanism = ExactMechanism::reproducible(plan.clone(), Seed::reproducible(1)).unwrap();
+        let mut mechanism = live(plan.clone(), Seed::reproducible(1));
         let mut output = [0.0];
         for step in 1..=300 {
             mechanism.release(&[1.0], &mut output).unwrap();
@@ -418,7 +433,7 @@ fn encodings_look_at_the_integer_matrix() {
 fn inputs_off_the_grid_move_releases_by_no_more_than_stated() {
     let plan = plan("sqrt", "window:6", 30, 1, 0.25).unwrap();
     let run = |shift: f64| {
-        let mut mechanism = ExactMechanism::reproducible(plan.clone(), Seed::reproducible(1)).unwrap();
+        let mut mechanism = live(plan.clone(), Seed::reproducible(1));
         let mut output = [0.0];
         (0..30)
             .map(|_| {
@@ -445,7 +460,7 @@ fn plans_that_cannot_be_exact_are_refused() {
         assert!(make(scalar(0.0, 1.0), 1, grid, BUDGET).is_err(), "{grid}");
     }
     let ball = Footprint::ball(1.0, Relation::ZeroOut, Participation::Single).unwrap();
-    assert!(make(ball.clone(), 3, 0.01, ExactBudget::pure(1.0).unwrap()).is_err());
+    assert!(make(ball.clone(), 3, 0.01, ExactBudget::Pure { epsilon: 1.0 }).is_err());
     assert!(make(ball, 3, 0.01, BUDGET).is_ok());
     for weights in [[1e30, 1.0], [1e-200, 1e-201]] {
         let workload = Workload::weights(&weights).unwrap();
@@ -467,10 +482,10 @@ fn vectors_are_checked_after_rounding() {
     let change = (100.0 + 3.0_f64.sqrt() / 2.0).powi(2) * 4.0;
     let ratio = integer::to_f64(plan.sensitivity()) / (integer::to_f64(&squared) * change);
     assert!((1.0..1.001).contains(&ratio), "{ratio}");
-    let mut mechanism = ExactMechanism::reproducible(plan, Seed::reproducible(0)).unwrap();
+    let mut mechanism = live(plan, Seed::reproducible(0));
     let mut output = [0.0; 3];
     assert!(mechanism.release(&[0.6, 0.6, 0.6], &mut output).is_err());
-    assert!(mechanism.release_units(&[101, 0, 0], &mut output).is_err());
+    assert!(release_units(&mut mechanism, &[101, 0, 0], &mut output).is_err());
     assert_eq!(mechanism.step(), 0);
     mechanism.release(&[0.6, 0.0, -0.8], &mut output).unwrap();
 }
@@ -484,7 +499,7 @@ fn encoded_events_must_lie_on_the_grid() {
     // 2 · levels · 4^bits, rounded up a little because the weight is the double above sqrt(2).
     let expected = 2.0 * 5.0 * 4.0_f64.powi(plan.strategy().bits().cast_signed());
     assert!((1.0..1.0 + 1e-12).contains(&(integer::to_f64(plan.sensitivity()) / expected)));
-    let mut mechanism = ExactMechanism::reproducible(plan, Seed::reproducible(0)).unwrap();
+    let mut mechanism = live(plan, Seed::reproducible(0));
     let mut output = [0.0; 2];
     assert!(mechanism.release(&[0.5, 0.0], &mut output).is_err());
     assert!(mechanism.release(&[1e12, 0.0], &mut output).is_err());
@@ -495,7 +510,7 @@ fn encoded_events_must_lie_on_the_grid() {
 fn pure_budgets_pay_for_every_level() {
     let strategy = build("binary-tree", "count", 1000).unwrap();
     let footprint = Footprint::scalar(0.0, 3.0, Relation::ZeroOut, Participation::Single).unwrap();
-    let plan = ExactPlan::new(&strategy, footprint, 1, 1.0, ExactBudget::pure(0.5).unwrap()).unwrap();
+    let plan = ExactPlan::new(&strategy, footprint, 1, 1.0, ExactBudget::Pure { epsilon: 0.5 }).unwrap();
     let bits = plan.strategy().bits();
     assert_eq!(*plan.sensitivity(), BigUint::from(10_u32 * 3) << bits);
     let NoiseParameter::Scale { numerator, denominator } = plan.noise() else { panic!("{plan:?}") };
@@ -503,7 +518,7 @@ fn pure_budgets_pay_for_every_level() {
     // One node: variance 2 s² with s = 30/0.5.
     let deviation = plan.standard_deviation(512).unwrap();
     assert!((deviation - 60.0 * 2.0_f64.sqrt()).abs() < 1e-6, "{deviation}");
-    let mut mechanism = ExactMechanism::new(plan).unwrap();
+    let mut mechanism = live(plan, Seed::from_system().unwrap());
     mechanism.release(&[3.0], &mut [0.0]).unwrap();
 }
 
@@ -559,7 +574,7 @@ proptest! {
             _ => prop_assert!(false),
         }
         // And it runs.
-        let mut mechanism = ExactMechanism::reproducible(plan, Seed::reproducible(0)).unwrap();
+        let mut mechanism = live(plan, Seed::reproducible(0));
         for _ in 0..steps {
             mechanism.release(&[bound], &mut [0.0]).unwrap();
         }
@@ -574,7 +589,7 @@ fn every_coordinate_that_a_person_can_change_is_paid_for() {
             Footprint::vector(0.0, 1.0, dimension, Relation::ZeroOut, Participation::Single).unwrap();
         ExactPlan::new(&strategy, footprint, dimension, 1.0, budget).unwrap()
     };
-    let pure = ExactBudget::pure(1.0).unwrap();
+    let pure = ExactBudget::Pure { epsilon: 1.0 };
     // All ten coordinates of one step change by 1: ten times as far in l1, ten times as far in squared l2.
     assert_eq!(*plan(10, pure).sensitivity(), plan(1, pure).sensitivity() * 10_u32);
     assert_eq!(*plan(10, BUDGET).sensitivity(), plan(1, BUDGET).sensitivity() * 10_u32);

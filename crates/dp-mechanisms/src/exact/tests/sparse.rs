@@ -136,10 +136,10 @@ fn sparse_and_dense_answers_have_one_law() {
         let mut cells = ExactCells::new(&plan, Seed::reproducible(21));
         let sparse: Vec<f64> =
             (0..coordinates as u64).map(|index| cells.ask(index, steps).unwrap() / deviation).collect();
-        let mut mechanism = ExactMechanism::reproducible(plan, Seed::reproducible(22)).unwrap();
+        let mut mechanism = live(plan, Seed::reproducible(22));
         let mut dense = vec![0.0; coordinates];
         for _ in 0..steps {
-            mechanism.release_units(&vec![0; coordinates], &mut dense).unwrap();
+            release_units(&mut mechanism, &vec![0; coordinates], &mut dense).unwrap();
         }
         dense.iter_mut().for_each(|value| *value /= deviation);
         let counts = |answers: &[f64], stretch: f64| {

@@ -3,14 +3,13 @@
 use proptest::strategy::Strategy as _;
 
 use super::*;
-use crate::durable::{DurableMechanism, StateFile};
-use crate::snapshot::Snapshot;
+use crate::{Session, Snapshot, StateFile};
 
 fn input(step: usize) -> [f64; 2] {
     [(step % 4) as f64 - 1.0, (step % 3) as f64 * 0.125]
 }
 
-fn releases(mechanism: &mut ExactMechanism, steps: usize) -> Vec<[f64; 2]> {
+fn releases(mechanism: &mut Mechanism, steps: usize) -> Vec<[f64; 2]> {
     (0..steps)
         .map(|_| {
             let mut output = [0.0; 2];
@@ -28,17 +27,18 @@ fn resuming_at_every_step_equals_never_stopping() {
         for workload in ["count", "average", "window:4", "poly:0.5"] {
             let Ok(plan) = plan(name, workload, steps, 2, 0.125) else { continue };
             covered += 1;
-            let make = || ExactMechanism::reproducible(plan.clone(), Seed::reproducible(8)).unwrap();
-            let whole = releases(&mut make(), steps);
+            let make = || live(plan.clone(), Seed::reproducible(8));
+            let uninterrupted = releases(&mut make(), steps);
             let mut running = make();
             for stop in 0..=steps {
                 let saved = running.snapshot();
-                let read = Snapshot::decode(saved.identity().to_owned(), &saved.encode()).unwrap();
-                let mut resumed = ExactMechanism::resume(plan.clone(), &read).unwrap();
+                let read = Snapshot::decode(saved.identity().clone(), &saved.encode()).unwrap();
+                let mut resumed =
+                    Mechanism::resume(whole(plan.clone()), &read, Seed::reproducible(8)).unwrap();
                 assert_eq!(resumed.step(), stop);
                 assert_eq!(
                     releases(&mut resumed, steps - stop),
-                    whole[stop..],
+                    uninterrupted[stop..],
                     "{name} {workload} at {stop}"
                 );
                 if stop < steps {
@@ -58,8 +58,8 @@ fn interrupted_runs_release_what_an_uninterrupted_one_does() {
         let mut seen: Vec<Vec<f64>> = Vec::new();
         while seen.len() < 12 {
             let file = StateFile::open(&directory.path().join("state"), None).unwrap();
-            let mut mechanism: DurableMechanism<ExactMechanism> =
-                DurableMechanism::open_reproducible(plan.clone(), 2, file, Seed::reproducible(4)).unwrap();
+            let mut mechanism =
+                Session::open(whole(plan.clone()), Seed::reproducible(4), Some(file)).unwrap();
             for t in mechanism.step()..(mechanism.step() + group).min(12) {
                 mechanism.stage(&input(t)).unwrap();
             }
@@ -79,22 +79,24 @@ fn a_state_of_the_other_mode_or_another_plan_is_refused() {
     let path = directory.path().join("state");
     let file = || StateFile::open(&path, None).unwrap();
     let make = |grid| plan("sqrt", "count", 12, 2, grid).unwrap();
-    let mut mechanism: DurableMechanism<ExactMechanism> =
-        DurableMechanism::open(make(0.125), 2, file()).unwrap();
+    let open = |plan: Plan| Session::open(plan, Seed::from_system().unwrap(), Some(file()));
+    let mut mechanism = open(whole(make(0.125))).unwrap();
     mechanism.stage(&[0.0, 0.0]).unwrap();
     mechanism.commit().unwrap();
     drop(mechanism);
-    let refused = |error: crate::Error| assert!(error.to_string().contains("another plan"), "{error}");
-    refused(DurableMechanism::<ExactMechanism>::open(make(0.25), 2, file()).unwrap_err());
-    let idealized = crate::mechanism::tests::plan("sqrt", "count", 12).unwrap();
-    refused(DurableMechanism::<crate::Mechanism>::open(idealized, 2, file()).unwrap_err());
+    let refused = |plan: Plan| open(plan).unwrap_err().to_string();
+    let other = refused(whole(make(0.25)));
+    assert!(
+        other.contains("arithmetic was exact on a grid of 0.125, now exact on a grid of 0.25"),
+        "{other}"
+    );
+    let other = refused(crate::mechanism::tests::plan("sqrt", "count", 12).unwrap());
+    assert!(other.contains("arithmetic was exact on a grid of 0.125, now idealized"), "{other}");
 }
 
 #[test]
 fn secrets_are_not_printed() {
-    let mut mechanism =
-        ExactMechanism::reproducible(plan("sqrt", "count", 4, 1, 1e-6).unwrap(), Seed::reproducible(0))
-            .unwrap();
+    let mut mechanism = live(plan("sqrt", "count", 4, 1, 1e-6).unwrap(), Seed::reproducible(0));
     mechanism.release(&[1.234_567], &mut [0.0]).unwrap();
     for text in [format!("{mechanism:?}"), format!("{:?}", mechanism.snapshot())] {
         assert!(!text.contains("234567") && !text.contains("1.2345"), "{text}");
@@ -103,7 +105,8 @@ fn secrets_are_not_printed() {
 
 #[test]
 fn the_horizon_is_the_end() {
-    let mut mechanism = ExactMechanism::new(plan("binary-tree", "count", 3, 2, 0.125).unwrap()).unwrap();
+    let mut mechanism =
+        live(plan("binary-tree", "count", 3, 2, 0.125).unwrap(), Seed::from_system().unwrap());
     releases(&mut mechanism, 3);
     let mut untouched = [7.0; 2];
     assert_eq!(
@@ -134,15 +137,15 @@ proptest! {
         let plan = plan(method.name(), "window:3", script.len(), 2, 0.01);
         prop_assume!(plan.is_ok());
         let plan = plan.unwrap();
-        let mut touched = ExactMechanism::reproducible(plan.clone(), Seed::reproducible(1)).unwrap();
-        let mut untouched = ExactMechanism::reproducible(plan, Seed::reproducible(1)).unwrap();
+        let mut touched = live(plan.clone(), Seed::reproducible(1));
+        let mut untouched = live(plan, Seed::reproducible(1));
         for (refused, x, y) in script {
             let (mut a, mut b) = ([0.0; 2], [0.0; 2]);
             for input in refused {
                 prop_assert!(touched.release(&input, &mut a).is_err());
                 prop_assert_eq!(a, [0.0; 2]);
             }
-            prop_assert!(touched.release_units(&[1 << 40, 0], &mut a).is_err());
+            prop_assert!(release_units(&mut touched, &[1 << 40, 0], &mut a).is_err());
             touched.release(&[x, y], &mut a).unwrap();
             untouched.release(&[x, y], &mut b).unwrap();
             prop_assert_eq!(a, b);
@@ -155,7 +158,7 @@ proptest! {
         flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
     ) {
         let plan = plan("sqrt", "count", 5, 2, 0.125).unwrap();
-        let mut mechanism = ExactMechanism::reproducible(plan.clone(), Seed::reproducible(1)).unwrap();
+        let mut mechanism = live(plan.clone(), Seed::reproducible(1));
         releases(&mut mechanism, 3);
         let saved = mechanism.snapshot();
         let mut damaged = saved.encode().to_vec();
@@ -165,8 +168,8 @@ proptest! {
         }
         // Even where the seal is broken, contents are checked: no panic, and no state outside the declared bounds.
         for bytes in [bytes, damaged] {
-            if let Ok(snapshot) = Snapshot::decode(saved.identity().to_owned(), &bytes)
-                && let Ok(resumed) = ExactMechanism::resume(plan.clone(), &snapshot)
+            if let Ok(snapshot) = Snapshot::decode(saved.identity().clone(), &bytes)
+                && let Ok(resumed) = Mechanism::resume(whole(plan.clone()), &snapshot, Seed::reproducible(1))
             {
                 prop_assert!(resumed.step() <= 5);
             }
