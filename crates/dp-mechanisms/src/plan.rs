@@ -436,6 +436,14 @@ impl Plan {
         digest
     }
 
+    /// The integers behind the plan, where it is exact.
+    pub(crate) fn integers(&self) -> Option<&ExactPlan> {
+        match &self.form {
+            Form::Exact(exact) => Some(exact),
+            _ => None,
+        }
+    }
+
     /// The plan at work, before its first step.
     pub(crate) fn start(&self, dimension: usize, seeds: Seeds) -> Result<Box<dyn Run>> {
         Ok(match &self.form {

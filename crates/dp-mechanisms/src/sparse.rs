@@ -14,9 +14,10 @@ use rand_distr::{Distribution, StandardNormal};
 use zeroize::Zeroize;
 
 use crate::error::{Error, Result};
+use crate::exact::ExactCells;
 use crate::identity::Identity;
 use crate::noise::{CorrelatedNoise, HashKey, Seed, Seeds, Side, UnitNoise, used_rows};
-use crate::plan::{Arithmetic, Horizon, Plan};
+use crate::plan::{Horizon, Plan};
 use crate::snapshot::{Payload, Snapshot};
 use crate::workload::{Kind, Workload};
 
@@ -28,7 +29,8 @@ const WITNESSES: usize = 8;
 
 /// A live stream of private releases over a huge number of coordinates, of which a step changes a few and a reader
 /// asks for a few: the answer for coordinate s after step t is `(A x_s)_t + σ (B z_s)_t`, as in
-/// [`Mechanism`](crate::Mechanism).
+/// [`Mechanism`](crate::Mechanism). An exact plan measures every coordinate in integers, as the dense mechanism does, when it is
+/// asked for.
 ///
 /// # Privacy
 /// The answers are entries of the release of the whole vector, which satisfies the plan's budget, adaptively. Which
@@ -39,7 +41,8 @@ const WITNESSES: usize = 8;
 /// # Complexity
 /// A step costs O(1) per changed coordinate. The first question for a coordinate after t steps costs t steps of the
 /// strategy's scalar noise filter, every later one the steps since. Memory: the state of the touched coordinates,
-/// and one scalar filter for each coordinate that was ever asked for.
+/// and one scalar filter for each coordinate that was ever asked for. Of an exact plan all inputs that are not zero are kept, and a
+/// step of a coordinate costs one product for each of them beside the sample of noise.
 ///
 /// # Example
 /// ```
@@ -60,10 +63,17 @@ pub struct SparseMechanism {
     dimension: u64,
     step: usize,
     seeds: Seeds,
-    cells: HashMap<u64, Cell>,
-    columns: HashMap<u64, Column>,
+    coordinates: Coordinates,
     /// Room for the changes of a step, added up by coordinate; wiped after every step.
     touched: (Vec<(u64, f64)>, Vec<f64>),
+}
+
+/// What is kept of the coordinates that were touched or asked for.
+enum Coordinates {
+    /// The true statistic and the noise, apart from each other.
+    Idealized { cells: HashMap<u64, Cell>, columns: HashMap<u64, Column> },
+    /// Integers.
+    Exact(Box<ExactCells>),
 }
 
 /// The true inputs of one coordinate that still matter, oldest first, each with its step. All workloads but the
@@ -125,8 +135,8 @@ impl SparseMechanism {
     /// seed's; see [`Mechanism::new`](crate::Mechanism::new).
     ///
     /// # Errors
-    /// A footprint that does not state its dimension or has more than [`MOST_COORDINATES`], a plan that is exact, without an
-    /// end or releases inputs, or a workload without a short state per coordinate (polynomial decay, given weights, momentum).
+    /// A footprint that does not state its dimension or has more than [`MOST_COORDINATES`], a plan without an
+    /// end or that releases inputs, or a workload without a short state per coordinate (polynomial decay, given weights, momentum).
     pub fn new(plan: Plan, seed: Seed) -> Result<Self> {
         Self::with_seeds(plan, seed.into())
     }
@@ -140,14 +150,11 @@ impl SparseMechanism {
                 range: "an integer from 1 to 2^53",
             });
         }
-        let simple = plan.arithmetic() == Arithmetic::Idealized
-            && matches!(plan.horizon(), Horizon::Steps(_))
-            && !plan.releases_inputs();
-        if !simple {
+        if !matches!(plan.horizon(), Horizon::Steps(_)) || plan.releases_inputs() {
             return Err(Error::NotApplicable {
                 strategy: plan.strategy().name(),
                 workload: plan.workload().to_string(),
-                reason: "a sparse mechanism releases statistics of a known number of steps in floating point",
+                reason: "a sparse mechanism releases statistics of a known number of steps",
             });
         }
         let workload = plan.strategy().workload();
@@ -163,8 +170,11 @@ impl SparseMechanism {
         }
         // A coordinate that a step does not change has input 0 in that step.
         plan.footprint().domain().check(1, &[0.0])?;
-        let (cells, columns) = (HashMap::new(), HashMap::new());
-        Ok(Self { plan, dimension, step: 0, seeds, cells, columns, touched: Default::default() })
+        let coordinates = match plan.integers() {
+            Some(exact) => Coordinates::Exact(Box::new(ExactCells::new(exact, seeds.duplicate()))),
+            None => Coordinates::Idealized { cells: HashMap::new(), columns: HashMap::new() },
+        };
+        Ok(Self { plan, dimension, step: 0, seeds, coordinates, touched: Default::default() })
     }
 
     /// Takes the changes of the next step; changes of one coordinate add up, and a coordinate without a change has
@@ -179,9 +189,14 @@ impl SparseMechanism {
             return Err(Error::HorizonReached { horizon: self.plan.steps() });
         }
         self.check_changes(step, changes)?;
-        let workload = self.plan.strategy().workload();
-        for (coordinate, value) in changes {
-            self.cells.entry(*coordinate).or_default().add(workload, step, *value);
+        match &mut self.coordinates {
+            Coordinates::Idealized { cells, .. } => {
+                let workload = self.plan.strategy().workload();
+                for (coordinate, value) in changes {
+                    cells.entry(*coordinate).or_default().add(workload, step, *value);
+                }
+            }
+            Coordinates::Exact(cells) => cells.take(step),
         }
         self.step = step;
         Ok(step)
@@ -200,9 +215,13 @@ impl SparseMechanism {
                 range: "an integer of at least 1",
             });
         }
-        let noise = self.noise(coordinate)?;
+        let noise = match &mut self.coordinates {
+            Coordinates::Exact(cells) => return cells.ask(coordinate, self.step),
+            Coordinates::Idealized { .. } => self.noise(coordinate)?,
+        };
+        let Coordinates::Idealized { cells, .. } = &self.coordinates else { return Ok(noise) };
         let workload = self.plan.strategy().workload();
-        let statistic = self.cells.get(&coordinate).map_or(0.0, |cell| cell.statistic(workload, self.step));
+        let statistic = cells.get(&coordinate).map_or(0.0, |cell| cell.statistic(workload, self.step));
         Ok(statistic + self.plan.sigma() * noise)
     }
 
@@ -232,24 +251,24 @@ impl SparseMechanism {
     /// # Complexity
     /// The touched coordinates; no noise is stored.
     pub fn snapshot(&self) -> Snapshot {
-        let mut witnesses: Vec<(u64, f64)> = self
-            .columns
-            .iter()
-            .filter(|(_, column)| column.noise.step() == self.step)
-            .map(|(coordinate, column)| (*coordinate, column.current[0]))
-            .collect();
-        witnesses.sort_unstable_by_key(|(coordinate, _)| *coordinate);
-        witnesses.truncate(WITNESSES);
-        let mut cells: Vec<(&u64, &Cell)> = self.cells.iter().collect();
-        cells.sort_unstable_by_key(|(coordinate, _)| **coordinate);
-        let cell_numbers: usize = cells.iter().map(|(_, cell)| 2 + 2 * cell.entries.len()).sum();
-        let mut numbers = Vec::with_capacity(1 + 2 * witnesses.len() + cell_numbers);
-        numbers.push(witnesses.len() as f64);
-        numbers.extend(witnesses.iter().flat_map(|(coordinate, noise)| [*coordinate as f64, *noise]));
-        for (coordinate, cell) in cells {
-            numbers.extend([*coordinate as f64, cell.entries.len() as f64]);
-            numbers.extend(cell.entries.iter().flat_map(|(step, value)| [*step as f64, *value]));
-        }
+        let numbers = match &self.coordinates {
+            Coordinates::Idealized { cells, columns } => {
+                let witnesses = columns
+                    .iter()
+                    .filter(|(_, column)| column.noise.step() == self.step)
+                    .map(|(coordinate, column)| (*coordinate, column.current[0]))
+                    .collect();
+                let cells = cells.iter().map(|(coordinate, cell)| (*coordinate, cell.entries.as_slice()));
+                saved_numbers(witnesses, cells.collect(), |(step, value)| [*step as f64, *value])
+            }
+            Coordinates::Exact(cells) => {
+                let witnesses = cells.witnesses(self.step).collect();
+                // Units are below 2^53, and so exact.
+                saved_numbers(witnesses, cells.inputs().collect(), |(step, units)| {
+                    [*step as f64, *units as f64]
+                })
+            }
+        };
         let payload = Payload::Cells(numbers);
         Snapshot::new(identity(&self.plan), 1, self.step, self.seeds.duplicate(), payload, Vec::new())
     }
@@ -279,15 +298,31 @@ impl SparseMechanism {
         while let [coordinate, length, rest @ ..] = numbers {
             let entries = rest.get(..(*length as usize).saturating_mul(2)).ok_or_else(damaged)?;
             numbers = &rest[entries.len()..];
-            let entries = entries.chunks_exact(2).map(|pair| (pair[0] as usize, pair[1])).collect();
             mechanism.check_coordinate(*coordinate as u64).map_err(|_| damaged())?;
-            mechanism.cells.insert(*coordinate as u64, Cell { entries });
+            let mut entries = entries.chunks_exact(2).map(|pair| (pair[0] as usize, pair[1]));
+            match &mut mechanism.coordinates {
+                Coordinates::Idealized { cells, .. } => {
+                    cells.insert(*coordinate as u64, Cell { entries: entries.collect() });
+                }
+                Coordinates::Exact(cells) => {
+                    let until = mechanism.step;
+                    entries.try_for_each(|(step, units)| {
+                        let fits = step < until && units.fract() == 0.0 && units.abs() < 2.0_f64.powi(53);
+                        let added = fits && cells.restore(*coordinate as u64, step, units as i64);
+                        if added { Ok(()) } else { Err(damaged()) }
+                    })?;
+                }
+            }
         }
         if !numbers.is_empty() {
             return Err(damaged());
         }
         for witness in witnesses.chunks_exact(2) {
-            let noise = mechanism.noise(witness[0] as u64)?;
+            let (coordinate, step) = (witness[0] as u64, mechanism.step);
+            let noise = match &mut mechanism.coordinates {
+                Coordinates::Exact(cells) => cells.measurement(coordinate, step)?,
+                Coordinates::Idealized { .. } => mechanism.noise(coordinate)?,
+            };
             if noise.to_bits() != witness[1].to_bits() {
                 return Err(Error::State {
                     reason: "its noise does not come out the same here; resume with the program and on the kind of \
@@ -301,7 +336,9 @@ impl SparseMechanism {
 
     /// The noise of a coordinate at the current step, of unit σ.
     fn noise(&mut self, coordinate: u64) -> Result<f64> {
-        let column = match self.columns.entry(coordinate) {
+        // Exact plans have no noise apart from their measurements.
+        let Coordinates::Idealized { columns, .. } = &mut self.coordinates else { return Ok(0.0) };
+        let column = match columns.entry(coordinate) {
             Entry::Occupied(column) => column.into_mut(),
             Entry::Vacant(place) => {
                 let source = Box::new(ColumnSource::new(self.seeds.duplicate(), coordinate));
@@ -331,7 +368,11 @@ impl SparseMechanism {
             same
         });
         values.extend(touched.iter().map(|(_, value)| *value));
-        let outcome = domain.check(step, values).map_err(|error| {
+        let outcome = match (&mut self.coordinates, self.plan.integers()) {
+            (Coordinates::Exact(cells), Some(exact)) => cells.stage(exact, step, touched, values),
+            _ => domain.check(step, values),
+        };
+        let outcome = outcome.map_err(|error| {
             let place = |index: usize| {
                 touched.get(index).map_or(index, |(at, _)| usize::try_from(*at).unwrap_or(usize::MAX))
             };
@@ -368,6 +409,26 @@ impl SparseMechanism {
 /// Sparse and dense mechanisms read different matrices `z` from one seed; a state of one is refused by the other.
 fn identity(plan: &Plan) -> Identity {
     plan.identity().with("coordinates", "made when asked for")
+}
+
+/// Witnesses, and of every coordinate its entries, in order.
+fn saved_numbers<T>(
+    mut witnesses: Vec<(u64, f64)>,
+    mut cells: Vec<(u64, &[T])>,
+    number: impl Fn(&T) -> [f64; 2],
+) -> Vec<f64> {
+    witnesses.sort_unstable_by_key(|(coordinate, _)| *coordinate);
+    witnesses.truncate(WITNESSES);
+    cells.sort_unstable_by_key(|(coordinate, _)| *coordinate);
+    let cell_numbers: usize = cells.iter().map(|(_, entries)| 2 + 2 * entries.len()).sum();
+    let mut numbers = Vec::with_capacity(1 + 2 * witnesses.len() + cell_numbers);
+    numbers.push(witnesses.len() as f64);
+    numbers.extend(witnesses.iter().flat_map(|(coordinate, noise)| [*coordinate as f64, *noise]));
+    for (coordinate, entries) in cells {
+        numbers.extend([coordinate as f64, entries.len() as f64]);
+        numbers.extend(entries.iter().flat_map(&number));
+    }
+    numbers
 }
 
 /// Neither noise nor true state leaves through a debug print.
@@ -435,8 +496,11 @@ impl UnitNoise for ColumnSource {
 /// True inputs and noise are wiped from memory.
 impl Drop for SparseMechanism {
     fn drop(&mut self) {
-        self.cells.values_mut().for_each(Cell::wipe);
-        self.columns.values_mut().for_each(|column| column.current.zeroize());
+        // Exact coordinates wipe themselves.
+        if let Coordinates::Idealized { cells, columns } = &mut self.coordinates {
+            cells.values_mut().for_each(Cell::wipe);
+            columns.values_mut().for_each(|column| column.current.zeroize());
+        }
     }
 }
 

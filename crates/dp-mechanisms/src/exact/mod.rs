@@ -31,7 +31,6 @@ mod measure;
 mod mechanism;
 mod noise;
 mod plan;
-#[cfg(test)]
 mod sparse;
 mod transform;
 
@@ -39,6 +38,7 @@ pub use integer::{ENTRY_BITS, FEWEST_BITS, IntegerStrategy, MOST_BITS};
 pub(crate) use mechanism::ExactRun;
 pub(crate) use plan::ExactPlan;
 pub use plan::NoiseParameter;
+pub(crate) use sparse::ExactCells;
 
 #[cfg(test)]
 use budget::ExactBudget;

@@ -20,7 +20,7 @@ use super::noise::Sampler;
 use super::plan::ExactPlan;
 use super::transform::REACH;
 use crate::error::Result;
-use crate::noise::Seed;
+use crate::noise::Seeds;
 use crate::strategy::weighted_tree::WeightedNodes;
 
 /// Rows of noise per chunk of a column's stream.
@@ -48,7 +48,9 @@ pub(crate) struct ExactCells {
     strategy: Arc<IntegerStrategy>,
     sampler: Sampler,
     grid: f64,
-    seed: Seed,
+    seeds: Seeds,
+    /// The changes of the step that is being taken, in grid units.
+    staged: Vec<(u64, i64)>,
     inputs: HashMap<u64, Inputs>,
     columns: HashMap<u64, Column>,
     /// For coordinates with many inputs, made by the first of them.
@@ -70,8 +72,9 @@ impl Drop for Inputs {
 /// One coordinate at the step it was last asked for.
 struct Column {
     generator: ChaCha20Rng,
-    /// The row of noise that comes next.
+    /// The row of noise that comes next, and the one from which on the generator is another.
     row: usize,
+    until: usize,
     decoder: Decoder,
     step: usize,
     current: f64,
@@ -120,18 +123,65 @@ impl Drop for Many {
 }
 
 impl ExactCells {
-    pub(crate) fn new(plan: &ExactPlan, seed: Seed) -> Self {
+    pub(crate) fn new(plan: &ExactPlan, seeds: Seeds) -> Self {
         Self {
             strategy: plan.shared_strategy(),
             sampler: plan.sampler(),
             grid: plan.grid(),
-            seed,
+            seeds,
+            staged: Vec::new(),
             inputs: HashMap::new(),
             columns: HashMap::new(),
             kernel: None,
             reach: u128::try_from(plan.strategy().convolution_reach() * plan.lattice().magnitude())
                 .unwrap_or(REACH - 1),
         }
+    }
+
+    /// Rounds the changes of a step, counted from 1, one for each coordinate, and keeps them for [`Self::take`].
+    ///
+    /// # Errors
+    /// Changes outside the declared domain or, for encodings, off the grid. Nothing is kept then.
+    pub(crate) fn stage(
+        &mut self,
+        plan: &ExactPlan,
+        step: usize,
+        touched: &[(u64, f64)],
+        values: &[f64],
+    ) -> Result<()> {
+        self.wipe_staged();
+        let mut units = vec![0; values.len()];
+        let outcome = plan.lattice().round(step, values, &mut units);
+        if outcome.is_ok() {
+            self.staged
+                .extend(touched.iter().zip(&units).map(|((coordinate, _), units)| (*coordinate, *units)));
+        }
+        units.zeroize();
+        outcome
+    }
+
+    /// Takes the changes that were staged as those of a step, counted from 1.
+    pub(crate) fn take(&mut self, step: usize) {
+        for index in 0..self.staged.len() {
+            let (coordinate, units) = self.staged[index];
+            self.add(coordinate, step - 1, units);
+        }
+        self.wipe_staged();
+    }
+
+    fn wipe_staged(&mut self) {
+        self.staged.iter_mut().for_each(Zeroize::zeroize);
+        self.staged.clear();
+    }
+
+    /// Adds a saved input, whose steps must rise; whether it did.
+    pub(crate) fn restore(&mut self, coordinate: u64, step: usize, units: i64) -> bool {
+        let last = self.inputs.get(&coordinate).and_then(|Inputs(inputs)| inputs.last());
+        let rises = last.is_none_or(|(last, _)| *last < step);
+        if rises {
+            self.add(coordinate, step, units);
+        }
+        rises
     }
 
     /// Adds to the input of a step, counted from 0, which must not be before the last one. The caller has checked the bounds.
@@ -165,11 +215,18 @@ impl ExactCells {
         let column = match self.columns.entry(coordinate) {
             Entry::Occupied(column) => column.into_mut(),
             Entry::Vacant(place) => {
-                let mut generator = ChaCha20Rng::from_seed(*self.seed.expose());
-                generator.set_stream(coordinate);
+                let generator = ChaCha20Rng::from_seed(*self.seeds.seed(0).expose());
                 let decoder = Decoder::new(strategy.clone(), 1, most_rows)?;
-                let column =
-                    Column { generator, row: 0, decoder, step: 0, current: 0.0, measured: 0, many: None };
+                let column = Column {
+                    generator,
+                    row: 0,
+                    until: 0,
+                    decoder,
+                    step: 0,
+                    current: 0.0,
+                    measured: 0,
+                    many: None,
+                };
                 place.insert(column)
             }
         };
@@ -199,7 +256,7 @@ impl ExactCells {
                 None => measure(strategy, inputs, column.step, &mut measured),
             };
             for value in &mut measured[..rows] {
-                *value += column.noise(&self.sampler);
+                *value += column.noise(&self.sampler, &self.seeds, coordinate);
             }
             column.decoder.push(first, &measured[..rows], &mut output)?;
             column.current = output[0] * self.grid;
@@ -207,6 +264,20 @@ impl ExactCells {
             column.step += 1;
         }
         Ok(column.current)
+    }
+
+    /// The latest measurement of a coordinate after so many steps, in f64.
+    ///
+    /// # Errors
+    /// As [`Self::ask`].
+    pub(crate) fn measurement(&mut self, coordinate: u64, steps: usize) -> Result<f64> {
+        self.ask(coordinate, steps)?;
+        Ok(self.columns.get(&coordinate).map_or(0.0, |column| column.measured as f64))
+    }
+
+    /// The inputs that are not zero of all coordinates, each with its step counted from 0.
+    pub(crate) fn inputs(&self) -> impl Iterator<Item = (u64, &[(usize, i64)])> {
+        self.inputs.iter().map(|(coordinate, Inputs(inputs))| (*coordinate, inputs.as_slice()))
     }
 
     /// The coordinates that were asked for at this very step, with their latest measurements in f64: as public as the answers.
@@ -220,9 +291,14 @@ impl ExactCells {
 
 impl Column {
     /// The noise of the next row.
-    fn noise(&mut self, sampler: &Sampler) -> i128 {
-        if self.row.is_multiple_of(CHUNK) {
+    fn noise(&mut self, sampler: &Sampler, seeds: &Seeds, coordinate: u64) -> i128 {
+        if self.row == self.until {
+            let segment = seeds.segment_of(self.row);
+            self.generator = ChaCha20Rng::from_seed(*seeds.seed(segment).expose());
+            self.generator.set_stream(coordinate);
             self.generator.set_word_pos((self.row / CHUNK) as u128 * WORDS_PER_CHUNK);
+            // A seed that takes over within a chunk starts it anew.
+            self.until = ((self.row / CHUNK + 1) * CHUNK).min(seeds.end_of(segment));
         }
         self.row += 1;
         sampler.sample(&mut self.generator)
