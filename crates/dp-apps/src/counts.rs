@@ -113,6 +113,45 @@ impl<E: Encoding> Counts<E> {
         Ok(Self { encoding, mechanism, changes: Vec::new() })
     }
 
+    /// Starts in exact integers: what a coordinate changes by must be whole numbers, and the low bits of an answer tell
+    /// nothing about anybody; see [`Plan::exact`].
+    ///
+    /// # Errors
+    /// As [`Self::new`], or a strategy that cannot be measured on live data.
+    ///
+    /// # Example
+    /// ```
+    /// use dp_apps::{Counts, substrings::Substrings};
+    /// use dp_mechanisms::{Budget, Method, Problem, Relation, Seed, Workload};
+    /// let strategy = Method::ScaledBlt.build(&Problem::new(Workload::count(), 100)?)?;
+    /// let encoding = Substrings::new("ACGT".chars(), 3, Relation::Replace)?;
+    /// let budget = Budget::approximate(1.0, 1e-6)?;
+    /// let mut counts = Counts::exact(encoding, &strategy, budget, Seed::from_system()?)?;
+    /// counts.push(&Some('G'))?;
+    /// assert!(counts.count("G")?.value.is_finite());
+    /// # Ok::<(), dp_apps::Error>(())
+    /// ```
+    pub fn exact(encoding: E, strategy: &Arc<dyn Strategy>, budget: Budget, seed: Seed) -> Result<Self> {
+        let mechanism = SparseMechanism::new(exact_plan(&encoding, strategy, budget)?, seed)?;
+        Ok(Self { encoding, mechanism, changes: Vec::new() })
+    }
+
+    /// [`Self::resume`] of exact integers.
+    ///
+    /// # Errors
+    /// As [`Self::resume`].
+    pub fn resume_exact(
+        encoding: E,
+        strategy: &Arc<dyn Strategy>,
+        budget: Budget,
+        snapshot: &Snapshot,
+        seed: Seed,
+    ) -> Result<Self> {
+        let mechanism = SparseMechanism::resume(exact_plan(&encoding, strategy, budget)?, snapshot, seed)?;
+        check_owner(snapshot, &encoding.identity())?;
+        Ok(Self { encoding, mechanism, changes: Vec::new() })
+    }
+
     /// Continues where a snapshot was taken. An encoding that remembers events (the last letters of a string) must be
     /// shown the events before the snapshot again: encode them before, or [`Self::replay`] them now. See
     /// [`SparseMechanism::resume`] for what must never be done.
@@ -272,6 +311,12 @@ impl<E: Encoding> Counts<E> {
 fn plan(encoding: &impl Encoding, strategy: Arc<dyn Strategy>, budget: Budget) -> Result<Plan> {
     let dimension = usize::try_from(encoding.dimension()).unwrap_or(usize::MAX);
     Ok(Plan::new(strategy, encoding.footprint()?.of_dimension(dimension)?, budget)?)
+}
+
+/// The same in exact integers.
+fn exact_plan(encoding: &impl Encoding, strategy: &Arc<dyn Strategy>, budget: Budget) -> Result<Plan> {
+    let dimension = usize::try_from(encoding.dimension()).unwrap_or(usize::MAX);
+    Ok(Plan::exact(strategy, encoding.footprint()?.of_dimension(dimension)?, budget, 1.0)?)
 }
 
 /// The name under which an application keeps what it needs beside the mechanism.
