@@ -10,6 +10,7 @@
 //! accurate; short products are computed directly and do not have this limit.
 
 mod negacyclic;
+mod powers;
 
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
@@ -18,6 +19,7 @@ pub use num_complex::Complex64;
 use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
 
 pub use negacyclic::NegacyclicKernel;
+pub use powers::{BoundedProduct, Factor, cyclic_product_of_powers, cyclic_size};
 
 use crate::{Error, Result};
 

@@ -1,0 +1,194 @@
+//! Cyclic convolution powers of probability vectors, with a bound on what rounding did to them.
+
+use super::{Complex64, Plan, Scratch, transform_size};
+use crate::{Error, Result};
+
+/// One factor of a [`cyclic_product_of_powers`]: a sparse vector and how often it is convolved.
+#[derive(Debug, Clone, Copy)]
+pub struct Factor<'a> {
+    /// Positions, taken modulo the size of the transform, and values; values at the same position add up.
+    pub entries: &'a [(i64, f64)],
+    /// How many copies of the vector are convolved.
+    pub power: u64,
+}
+
+/// A convolution with a proven distance to the exact one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BoundedProduct {
+    /// The computed cyclic convolution; position `j` stands at `j mod values.len()`.
+    pub values: Vec<f64>,
+    /// A bound of the Euclidean distance between `values` and the exact cyclic convolution of the given entries.
+    pub error: f64,
+}
+
+/// Half the distance between 1 and the next number.
+const UNIT: f64 = f64::EPSILON / 2.0;
+
+/// A frequency whose power is below `e^-80` of the largest possible is set to zero.
+const NEGLIGIBLE: f64 = 80.0;
+
+/// The size of the transform that [`cyclic_product_of_powers`] uses for at least `length` positions.
+pub fn cyclic_size(length: usize) -> usize {
+    transform_size(length)
+}
+
+/// The cyclic convolution `f_1^{*k_1} * f_2^{*k_2} * …` on `cyclic_size(length)` positions, for non-negative factors whose
+/// values sum to at most 1 (up to rounding).
+///
+/// # Accuracy
+///
+/// Let F be the transform of a factor, F + e the computed one, N the size. A transform by mixed radix errs by at most
+/// `γ ‖·‖₂` with `γ = 8 u log2 N` (Higham, *Accuracy and Stability of Numerical Algorithms*, theorem 24.2, gives less than
+/// `5 u log2 N` for twiddle factors that are accurate to u), so `‖e‖₂ ≤ γ √N ‖f‖₂`. Every |F| ≤ Σ f ≤ 1, and with
+/// `|F + e| ≤ 1 + ρ` everywhere
+///
+/// `|(F + e)^k - F^k| ≤ k |e| (1 + ρ)^(k-1)`.
+///
+/// Products of factors add these bounds up. Powers by squaring are accurate to `3 u k` relative to themselves, frequencies
+/// that are left out are below `e^-80`, and the inverse transform errs by `γ` of what it returns. Divided by √N (Parseval)
+/// and added up, that is [`BoundedProduct::error`].
+///
+/// **Complexity** O(m N log N) for m factors, whatever the powers.
+///
+/// # Errors
+///
+/// [`Error::NonFinite`] for entries that are not finite.
+///
+/// ```
+/// use dp_linalg::fft::{Factor, cyclic_product_of_powers};
+/// // Three fair coins.
+/// let coin = [(0, 0.5), (1, 0.5)];
+/// let product = cyclic_product_of_powers(&[Factor { entries: &coin, power: 3 }], 4)?;
+/// assert!((product.values[1] - 0.375).abs() <= product.error && product.error < 1e-13);
+/// # Ok::<(), dp_linalg::Error>(())
+/// ```
+pub fn cyclic_product_of_powers(factors: &[Factor<'_>], length: usize) -> Result<BoundedProduct> {
+    let plan = Plan::at_least(length);
+    let size = plan.size();
+    let gamma = 8.0 * UNIT * (size as f64).log2();
+    let mut scratch = Scratch::default();
+    scratch.reserve(&plan);
+    let mut spectrum = vec![Complex64::ZERO; plan.spectrum_size()];
+    let mut product = vec![Complex64::ONE; plan.spectrum_size()];
+    // Σ k γ ‖f‖₂, the sum of the powers, and the logarithm of the factor (1 + ρ)^k.
+    let (mut transforms, mut powers, mut growth, mut dropped) = (0.0, 0.0, 0.0, 0.0);
+    for factor in factors {
+        let real = &mut scratch.real[..size];
+        real.fill(0.0);
+        for (index, &(position, value)) in factor.entries.iter().enumerate() {
+            if !value.is_finite() {
+                return Err(Error::NonFinite { what: "entry of a factor", index, value });
+            }
+            real[position.rem_euclid(size as i64) as usize] += value;
+        }
+        let norm = real.iter().map(|value| value * value).sum::<f64>().sqrt();
+        plan.forward(real, &mut spectrum, &mut scratch.work[..plan.work_size()]);
+        let times = factor.power as f64;
+        let smallest = (-2.0 * NEGLIGIBLE / times.max(1.0)).exp();
+        let mut largest: f64 = 1.0;
+        for (out, value) in product.iter_mut().zip(&spectrum) {
+            let square = value.norm_sqr();
+            largest = largest.max(square);
+            *out *= if square < smallest { Complex64::ZERO } else { integer_power(*value, factor.power) };
+        }
+        transforms += times * gamma * norm;
+        powers += times;
+        growth += times * 0.5 * (largest * (1.0 + 4.0 * UNIT)).ln();
+        dropped += (-NEGLIGIBLE).exp();
+    }
+    // The other half of the spectrum mirrors this one.
+    let norm = (2.0 * product.iter().map(Complex64::norm_sqr).sum::<f64>() / size as f64).sqrt();
+    let mut values = vec![0.0; size];
+    plan.inverse(&mut product, &mut values, &mut scratch.work[..plan.work_size()]);
+    let arithmetic = 3.0 * UNIT * (powers + factors.len() as f64 + 2.0) + gamma;
+    let error = (transforms + dropped) * growth.exp() + arithmetic * norm;
+    Ok(BoundedProduct { values, error: error * (1.0 + 1e-6) })
+}
+
+/// `value^power` by repeated squaring.
+fn integer_power(value: Complex64, mut power: u64) -> Complex64 {
+    let (mut square, mut result) = (value, Complex64::ONE);
+    while power > 0 {
+        if power & 1 == 1 {
+            result *= square;
+        }
+        power >>= 1;
+        if power > 0 {
+            square *= square;
+        }
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::convolve;
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The exact cyclic power by products of short direct convolutions, folded.
+    fn folded_power(values: &[f64], power: usize, size: usize) -> Vec<f64> {
+        let mut result = vec![1.0];
+        for _ in 0..power {
+            result = convolve(&result, values);
+        }
+        let mut folded = vec![0.0; size];
+        for (index, value) in result.into_iter().enumerate() {
+            folded[index % size] += value;
+        }
+        folded
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        #[test]
+        fn powers_are_repeated_convolutions_within_the_bound(
+            weights in prop::collection::vec(0.0..1.0_f64, 1..30), power in 0_usize..20, length in 2_usize..200,
+        ) {
+            let sum: f64 = weights.iter().sum::<f64>().max(1e-300);
+            let values: Vec<f64> = weights.iter().map(|weight| weight / sum).collect();
+            let entries: Vec<(i64, f64)> = values.iter().enumerate().map(|(i, v)| (i as i64 - 7, *v)).collect();
+            let product =
+                cyclic_product_of_powers(&[Factor { entries: &entries, power: power as u64 }], length).unwrap();
+            let size = product.values.len();
+            prop_assert_eq!(size, cyclic_size(length));
+            let expected = folded_power(&values, power, size);
+            let distance: f64 = (0..size)
+                .map(|j| {
+                    let at = (j as i64 - 7 * power as i64).rem_euclid(size as i64) as usize;
+                    (product.values[at] - expected[j]).powi(2)
+                })
+                .sum::<f64>()
+                .sqrt();
+            prop_assert!(distance <= product.error + 1e-15, "{distance} {}", product.error);
+            prop_assert!(product.error < 1e-11);
+        }
+    }
+
+    #[test]
+    fn a_million_coins_stay_within_the_bound_of_the_binomial() {
+        // The probability of exactly half heads in 2^20 throws, from the logarithm of factorials by Stirling's series.
+        let throws = 1_u64 << 20;
+        let coin = [(0, 0.5), (1, 0.5)];
+        let product = cyclic_product_of_powers(&[Factor { entries: &coin, power: throws }], 1 << 14).unwrap();
+        let half = (throws / 2) as usize % product.values.len();
+        let n = throws as f64;
+        let exact = (2.0 / (std::f64::consts::PI * n)).sqrt() * (-1.0 / (4.0 * n)).exp();
+        assert!((product.values[half] - exact).abs() <= product.error, "{} {exact}", product.values[half]);
+        assert!(product.error < 1e-7);
+    }
+
+    #[test]
+    fn factors_multiply_and_bad_entries_are_refused() {
+        let (coin, step) = ([(0, 0.5), (1, 0.5)], [(-1, 0.25), (2, 0.75)]);
+        let factors = [Factor { entries: &coin, power: 2 }, Factor { entries: &step, power: 1 }];
+        let product = cyclic_product_of_powers(&factors, 8).unwrap();
+        let expected = [0.125, 0.0625, 0.1875, 0.375, 0.1875, 0.0, 0.0, 0.0625];
+        for (value, exact) in product.values.iter().zip(expected) {
+            assert!((value - exact).abs() < 1e-15, "{value} {exact}");
+        }
+        let bad = [(0, f64::NAN)];
+        assert!(cyclic_product_of_powers(&[Factor { entries: &bad, power: 1 }], 8).is_err());
+    }
+}
