@@ -79,7 +79,7 @@ pub fn cyclic_product_of_powers(factors: &[Factor<'_>], length: usize) -> Result
             if !value.is_finite() {
                 return Err(Error::NonFinite { what: "entry of a factor", index, value });
             }
-            real[position.rem_euclid(size as i64) as usize] += value;
+            real[position.rem_euclid(size.cast_signed() as i64) as usize] += value;
         }
         let norm = real.iter().map(|value| value * value).sum::<f64>().sqrt();
         plan.forward(real, &mut spectrum, &mut scratch.work[..plan.work_size()]);
@@ -148,7 +148,7 @@ mod tests {
         ) {
             let sum: f64 = weights.iter().sum::<f64>().max(1e-300);
             let values: Vec<f64> = weights.iter().map(|weight| weight / sum).collect();
-            let entries: Vec<(i64, f64)> = values.iter().enumerate().map(|(i, v)| (i as i64 - 7, *v)).collect();
+            let entries: Vec<(i64, f64)> = values.iter().enumerate().map(|(i, v)| (i.cast_signed() as i64 - 7, *v)).collect();
             let product =
                 cyclic_product_of_powers(&[Factor { entries: &entries, power: power as u64 }], length).unwrap();
             let size = product.values.len();
@@ -156,7 +156,7 @@ mod tests {
             let expected = folded_power(&values, power, size);
             let distance: f64 = (0..size)
                 .map(|j| {
-                    let at = (j as i64 - 7 * power as i64).rem_euclid(size as i64) as usize;
+                    let at = (j + 7 * power * (size - 1)) % size;
                     (product.values[at] - expected[j]).powi(2)
                 })
                 .sum::<f64>()
