@@ -9,6 +9,7 @@
 //! | [`strategy`] | the factorizations `A = B C`, one file each |
 //! | [`sensitivity`] | neighbouring relation, participation, footprint of an encoding |
 //! | [`budget`] | (ε, δ), zCDP, GDP and the exact Gaussian calibration |
+//! | [`accountant`] | many steps together, sampled or not: privacy loss distributions, bounded from both sides |
 //! | [`plan`] | the only place that computes σ |
 //! | [`bounds`], [`certificate`] | what nothing can beat, in closed form and by duality without matrices |
 //! | [`planner`] | evaluates the strategies for a workload and picks |
@@ -96,6 +97,7 @@
 //!   coordinate as the participations are apart; `blt` where that is too many. All are built for the participation.
 //! - No horizon: `anytime`, or [`Plan::doubling`].
 
+pub mod accountant;
 pub mod bounds;
 pub mod budget;
 pub mod certificate;

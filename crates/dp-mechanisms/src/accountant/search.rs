@@ -1,0 +1,467 @@
+//! Which lattice is fine enough for a question, and the noise for a given (ε, δ).
+//!
+//! Nothing here has to be accurate: lattices are chosen by a rough sample of the losses, and made finer until the
+//! upper and the lower answer agree. Whatever is chosen, both are bounds.
+
+use super::compose::{Composition, Curve, Side, log_sum_exp};
+use super::lattice::ON_THE_LATTICE;
+use super::pair::{Direction, Pair, Resolution, Sample, WIDEST};
+use super::{Accountant, Bracket, Event, check_delta, check_rate};
+use crate::Budget;
+use crate::error::{Error, Result, check_positive};
+
+/// How far upper and lower answers may be apart, relative to the upper one.
+const TOLERANCE: f64 = 5e-4;
+
+/// How far they may be apart on a first look at the direction that is expected to be the better one.
+const ROUGH: f64 = 2e-2;
+
+/// How often the lattice is made finer.
+const ATTEMPTS: usize = 9;
+
+/// `-ln` of the tilted mass outside the window of the transform, to begin with.
+const OUTSIDE: f64 = 12.0;
+
+/// How large the bounded errors may be beside what they are errors of.
+const ERROR_SHARE: f64 = 2e-5;
+
+/// What is asked of the curve.
+#[derive(Debug, Clone, Copy)]
+enum Question {
+    /// ε at this δ.
+    Epsilon(f64),
+    /// δ at this ε.
+    Delta(f64),
+}
+
+/// ε of the composition of several pairs at δ.
+pub(super) fn epsilon(parts: &[(Pair, u64)], delta: f64) -> Result<Bracket> {
+    answer(parts, Question::Epsilon(delta))
+}
+
+/// δ of the composition of several pairs at ε.
+pub(super) fn delta(parts: &[(Pair, u64)], epsilon: f64) -> Result<Bracket> {
+    answer(parts, Question::Delta(epsilon))
+}
+
+fn answer(parts: &[(Pair, u64)], question: Question) -> Result<Bracket> {
+    let remove = Pilot::new(parts, Direction::Remove, question);
+    if parts.iter().all(|(pair, _)| pair.is_symmetric()) {
+        return remove.bracket(TOLERANCE);
+    }
+    let add = Pilot::new(parts, Direction::Add, question);
+    let (worse, better) = if remove.guess >= add.guess { (&remove, &add) } else { (&add, &remove) };
+    let first = worse.bracket(TOLERANCE)?;
+    if better.is_impossible() {
+        return Ok(first);
+    }
+    // The other direction matters only if it is not better, which a rough lattice can tell.
+    let (scale, unit) = better.resolution(ROUGH);
+    if better
+        .on_lattice(scale, better.divided(unit), false)
+        .is_ok_and(|(rough, _)| rough.upper <= first.upper)
+    {
+        return Ok(first);
+    }
+    let second = better.bracket(TOLERANCE)?;
+    Ok(Bracket { upper: first.upper.max(second.upper), lower: first.lower.max(second.lower) })
+}
+
+/// A rough picture of the losses of a composition in one direction.
+#[derive(Clone)]
+struct Pilot<'a> {
+    parts: &'a [(Pair, u64)],
+    direction: Direction,
+    question: Question,
+    samples: Vec<Vec<Sample>>,
+    tail: f64,
+    tilt: f64,
+    /// About the answer.
+    guess: f64,
+    /// `-ln` of the tilted mass that may lie outside the window of the transform.
+    outside: f64,
+}
+
+impl<'a> Pilot<'a> {
+    fn new(parts: &'a [(Pair, u64)], direction: Direction, question: Question) -> Self {
+        let mut pilot = Self {
+            parts,
+            direction,
+            question,
+            samples: Vec::new(),
+            tail: 0.0,
+            tilt: 1.0,
+            guess: 0.0,
+            outside: OUTSIDE,
+        };
+        match question {
+            Question::Epsilon(delta) => pilot.sample(delta),
+            Question::Delta(_) => {
+                // A first look decides how much of the tails counts.
+                pilot.sample(1e-100);
+                pilot.optimize();
+                pilot.sample(pilot.guess);
+            }
+        }
+        pilot.optimize();
+        pilot
+    }
+
+    /// ε and ln δ where the integral for δ has its saddle at this tilt.
+    ///
+    /// `δ = (2πi)⁻¹ ∫ e^{K(s) - sε} / (s (1+s)) ds`, whose integrand has its saddle at θ where `ε = K'(θ) - 1/θ - 1/(1+θ)`.
+    fn saddle(&self, tilt: f64) -> (f64, f64) {
+        let (mut value, mut mean, mut variance) = (0.0, 0.0, 0.0);
+        for (samples, (_, times)) in self.samples.iter().zip(self.parts) {
+            let [log_moment, first, second] = moments(samples, tilt);
+            value += *times as f64 * log_moment;
+            mean += *times as f64 * first;
+            variance += *times as f64 * second;
+        }
+        let epsilon = mean - 1.0 / tilt - 1.0 / (1.0 + tilt);
+        let curvature = variance + tilt.powi(-2) + (1.0 + tilt).powi(-2);
+        let scale = tilt * (1.0 + tilt) * (2.0 * std::f64::consts::PI * curvature).sqrt();
+        (epsilon, value - tilt * epsilon - scale.ln())
+    }
+
+    /// The smallest tilt that is not too low; ε rises and δ falls with the tilt.
+    fn search_tilt(&self, too_low: impl Fn(f64, f64) -> bool) -> f64 {
+        let (mut low, mut high) = (-12.0_f64, 23.0_f64);
+        for _ in 0..30 {
+            let middle = f64::midpoint(low, high);
+            let (epsilon, log_delta) = self.saddle(middle.exp());
+            if too_low(epsilon, log_delta) { low = middle } else { high = middle }
+        }
+        f64::midpoint(low, high).exp()
+    }
+
+    /// The tilt for the question, and the answer by the saddle point.
+    fn optimize(&mut self) {
+        self.tilt = match self.question {
+            Question::Epsilon(delta) => self.search_tilt(|_, log_delta| log_delta > delta.ln()),
+            Question::Delta(target) => self.search_tilt(|epsilon, _| epsilon < target),
+        };
+        let (epsilon, log_delta) = self.saddle(self.tilt);
+        self.guess = match self.question {
+            Question::Epsilon(_) => epsilon,
+            Question::Delta(_) => log_delta.exp(),
+        };
+    }
+
+    /// Replaces a guess that turned out to be far too large.
+    fn correct(&mut self, answer: f64) {
+        match self.question {
+            Question::Epsilon(_) => self.tilt = self.search_tilt(|epsilon, _| epsilon < answer),
+            Question::Delta(_) => {
+                self.sample(answer);
+                self.optimize();
+            }
+        }
+        self.guess = answer;
+    }
+
+    /// Samples the losses as far out as this δ asks for: what is left out of all steps together changes it by a
+    /// millionth.
+    fn sample(&mut self, delta: f64) {
+        let times: f64 = self.parts.iter().map(|(_, times)| *times as f64).sum();
+        self.tail = 1e-7 * delta.clamp(1e-200, 1.0) / times;
+        self.samples = self.parts.iter().map(|(pair, _)| pair.sample(self.direction, self.tail)).collect();
+    }
+
+    /// Whether the question is about an ε that no loss exceeds: δ is zero there.
+    fn is_impossible(&self) -> bool {
+        let largest: f64 =
+            self.parts.iter().map(|(pair, times)| *times as f64 * pair.largest_loss(self.direction)).sum();
+        // Rounded up, so that nothing that is possible is taken for impossible.
+        matches!(self.question, Question::Delta(epsilon) if epsilon >= largest * (1.0 + 1e-12))
+    }
+
+    /// Upper and lower answers that agree to the tolerance, or as far as lattices go.
+    fn bracket(&self, tolerance: f64) -> Result<Bracket> {
+        if self.is_impossible() {
+            return Ok(Bracket { upper: 0.0, lower: 0.0 });
+        }
+        let mut pilot = self.clone();
+        let (mut scale, mut unit) = pilot.resolution(tolerance);
+        let mut best: Option<Bracket> = None;
+        let mut last_share = f64::INFINITY;
+        for _ in 0..ATTEMPTS {
+            let (found, share) = match pilot.on_lattice(scale, pilot.divided(unit), true) {
+                Ok(found) => found,
+                Err(error) => return best.ok_or(error),
+            };
+            let found = match best {
+                Some(Bracket { upper, lower }) => {
+                    Bracket { upper: upper.min(found.upper), lower: lower.max(found.lower) }
+                }
+                None => found,
+            };
+            best = Some(found);
+            let gap = (found.upper - found.lower) / found.upper;
+            // No gap at all is 0/0.
+            if !(gap > tolerance) {
+                break;
+            }
+            // Where the tilted loss has two modes, the answer may lie between them, and the window must be held more exactly.
+            // What is left when that no longer helps is rounding.
+            if !(share < ERROR_SHARE) && !(share > 0.5 * last_share) {
+                last_share = share;
+                pilot.outside += (share / ERROR_SHARE).ln().clamp(4.0, 16.0) + 3.0;
+                continue;
+            }
+            // Rare large losses beside many small ones have no single saddle; the answer shows where the curve is needed.
+            if found.upper < 0.5 * pilot.guess {
+                pilot.correct(found.upper);
+                last_share = f64::INFINITY;
+                (scale, unit) = pilot.resolution(tolerance);
+                continue;
+            }
+            // The gap is of second order in the cells, once they are small.
+            let finer = (0.8 * (tolerance / gap).sqrt()).clamp(0.25, 0.8);
+            scale *= finer;
+            unit *= finer;
+        }
+        best.filter(|found| found.upper.is_finite()).ok_or(Error::NoConvergence {
+            what: "the accountant",
+            gap: f64::INFINITY,
+            iterations: ATTEMPTS,
+        })
+    }
+
+    /// The scale of the cells and the unit of the lattice for which the two answers should be `tolerance` apart.
+    ///
+    /// Cells of width w with tilted mass p add up to `S = Σ p w²`; the upper answer is then about `(1+θ) S/12` above the
+    /// truth in ε, and the lower one twice that below (in `ln δ`: θ times as much).
+    fn resolution(&self, tolerance: f64) -> (f64, f64) {
+        // Logarithm of the tilted mass, spacing and number of every sample.
+        let mut points = Vec::new();
+        let (mut mean, mut square) = (0.0, 0.0);
+        for (samples, (_, times)) in self.samples.iter().zip(self.parts) {
+            let [log_moment, first, variance] = moments(samples, self.tilt);
+            for sample in samples {
+                let mass = (sample.log_mass + self.tilt * sample.loss - log_moment).exp();
+                if sample.spacing > 0.0 && mass > 1e-30 {
+                    points.push((mass, sample.spacing, *times as f64));
+                }
+            }
+            mean += *times as f64 * first;
+            square += *times as f64 * variance;
+        }
+        let deviation = square.sqrt();
+        let period = self.parts.iter().filter_map(|(pair, _)| pair.period()).fold(f64::INFINITY, f64::min);
+        if points.is_empty() {
+            return (period, period);
+        }
+        let allowed = match self.question {
+            Question::Epsilon(_) => 4.0 * tolerance * self.guess.max(0.01 * deviation) / (1.0 + self.tilt),
+            Question::Delta(_) => 4.0 * tolerance / (self.tilt * (1.0 + self.tilt)),
+        };
+        let allowed = if allowed.is_finite() && allowed > 0.0 { allowed } else { mean.abs().max(1.0) };
+        let total: f64 =
+            points.iter().map(|(mass, spacing, times)| times * mass.cbrt() * spacing.cbrt().powi(2)).sum();
+        // Cells are cheap and lattice points are not: the cells get a tenth.
+        let (of_cells, of_unit) = (0.1 * allowed, 0.7 * allowed);
+        let scale = (of_cells / total).sqrt();
+        let widths: Vec<(f64, f64)> = points
+            .iter()
+            .map(|(mass, spacing, times)| (scale * (spacing / mass).cbrt(), times * mass))
+            .collect();
+        // The largest unit that adds no more than the rest.
+        let excess = |unit: f64| -> f64 {
+            widths.iter().map(|(width, weight)| weight * (unit * unit - width * width).max(0.0)).sum()
+        };
+        let (mut low, mut high) = (0.0, WIDEST.min(period));
+        if excess(high) > of_unit {
+            for _ in 0..40 {
+                let middle = f64::midpoint(low, high);
+                if excess(middle) <= of_unit { low = middle } else { high = middle }
+            }
+        }
+        // A window of twenty deviations must fit on the largest lattice.
+        (scale, high.max(20.0 * deviation / f64::from(1 << 21)))
+    }
+
+    /// The unit, made smaller so that it divides the first distance of atoms.
+    fn divided(&self, unit: f64) -> f64 {
+        match self.parts.iter().find_map(|(pair, _)| pair.period()) {
+            Some(period) => period / (period / unit - 1e-9).ceil().max(1.0),
+            None => unit,
+        }
+    }
+
+    /// Both answers on one lattice, the lower one only if it is asked for, and how large the errors of the upper one are.
+    fn on_lattice(&self, scale: f64, unit: f64, with_lower: bool) -> Result<(Bracket, f64)> {
+        // A single step has all of its error in the cell around ε, where δ falls like e^{-slope·ε}.
+        let slope = match self.question {
+            Question::Epsilon(delta) => self.tilt.max(-delta.ln() / self.guess.max(1e-3)),
+            Question::Delta(epsilon) => self.tilt.max(-self.guess.ln() / epsilon),
+        };
+        let epsilon = match self.question {
+            Question::Epsilon(_) => self.guess.max(1e-3),
+            Question::Delta(epsilon) => epsilon,
+        };
+        let widest = (8.0 * TOLERANCE * epsilon / (1.0 + slope)).sqrt().min(WIDEST);
+        let cells: Vec<_> = self
+            .parts
+            .iter()
+            .zip(&self.samples)
+            .map(|((pair, times), samples)| {
+                let log_moment = moments(samples, self.tilt)[0];
+                let resolution = Resolution {
+                    unit,
+                    scale,
+                    widest,
+                    near: 3.0 * epsilon,
+                    tilt: self.tilt,
+                    log_moment,
+                    tail: self.tail,
+                };
+                (pair.cells(self.direction, &resolution), *times)
+            })
+            .collect();
+        let compose = |parts| Composition { unit, parts, outside: self.outside };
+        let upper = compose(cells.iter().map(|(cells, times)| (cells.upper(), *times)).collect());
+        // A step about which nothing is known from below may be left out.
+        let lowered = cells.iter().map(|(cells, times)| (cells.lower(), *times));
+        let lower = compose(lowered.filter(|(part, _)| !part.entries.is_empty()).collect());
+        // Atoms may stand this far from their lattice points.
+        let slack: f64 = self
+            .parts
+            .iter()
+            .map(|(pair, times)| *times as f64 * pair.period().unwrap_or(0.0) * 2.0 * ON_THE_LATTICE)
+            .sum();
+        let curve = upper.curve(self.tilt)?;
+        let upper = self.read(&curve, Side::Upper, slack).unwrap_or(f64::INFINITY);
+        let share = curve.error_share(match self.question {
+            Question::Epsilon(_) => upper,
+            Question::Delta(epsilon) => epsilon,
+        });
+        let lower = if !with_lower || lower.parts.is_empty() {
+            0.0
+        } else {
+            // A lower bound that does not fit on the lattice is none.
+            let curve = lower.curve(self.tilt).ok();
+            curve.and_then(|curve| self.read(&curve, Side::Lower, -slack)).unwrap_or(0.0)
+        };
+        Ok((Bracket { upper, lower: lower.min(upper) }, share))
+    }
+
+    fn read(&self, curve: &Curve, side: Side, slack: f64) -> Option<f64> {
+        match self.question {
+            Question::Epsilon(delta) => curve.epsilon(delta, side).map(|epsilon| (epsilon + slack).max(0.0)),
+            Question::Delta(epsilon) => Some(curve.delta(epsilon - slack, side)),
+        }
+    }
+}
+
+/// `ln E e^{θL}` of a sample, and mean and variance of the tilted loss.
+fn moments(samples: &[Sample], tilt: f64) -> [f64; 3] {
+    let log_moment = log_sum_exp(samples.iter().map(|sample| sample.log_mass + tilt * sample.loss));
+    let (mut first, mut second) = (0.0, 0.0);
+    for sample in samples {
+        let mass = (sample.log_mass + tilt * sample.loss - log_moment).exp();
+        first += mass * sample.loss;
+        second += mass * sample.loss * sample.loss;
+    }
+    [log_moment, first, (second - first * first).max(0.0)]
+}
+
+/// The smallest noise multiplier for which `steps` steps with Poisson sampling at `rate` are (ε, δ)-private.
+///
+/// [`Bracket::upper`] is the one to use: its own ε, rounded up, was checked to be at most the given one.
+///
+/// # Example
+/// ```
+/// use dp_mechanisms::accountant::noise_multiplier;
+/// let needed = noise_multiplier(2.0, 1e-5, 0.01, 1000)?;
+/// assert!(0.95 < needed.lower && needed.upper < 0.97);
+/// # Ok::<(), dp_mechanisms::Error>(())
+/// ```
+///
+/// # Errors
+/// ε not finite and positive, δ outside (0, 1), a rate outside (0, 1], no steps, or no noise multiplier in [1e-4, 1e8] that
+/// is private.
+pub fn noise_multiplier(epsilon: f64, delta: f64, rate: f64, steps: u64) -> Result<Bracket> {
+    check_rate(rate)?;
+    if rate == 1.0 {
+        // The steps are counted by the accountant's rule, then composed exactly.
+        Accountant::new().with(&Event::gaussian(1.0)?, steps)?;
+        let unit = Budget::approximate(epsilon, delta)?.unit_sigma();
+        let upper = (unit * (steps as f64).sqrt().next_up()).next_up();
+        return Ok(Bracket { upper, lower: upper * (1.0 - 1e-12) });
+    }
+    calibrate(|noise| Accountant::new().with(&Event::sampled_gaussian(noise, rate)?, steps), epsilon, delta)
+}
+
+/// The smallest noise for which what `steps` makes of it is (ε, δ)-private, when more noise is more private.
+///
+/// # Privacy
+/// [`Bracket::upper`] is a noise whose own ε, with everything rounded up, was computed and is at most the given one.
+///
+/// # Errors
+/// Those of `steps`, ε not finite and positive, δ outside (0, 1), or no noise in [1e-4, 1e8] that is private.
+pub fn calibrate(steps: impl Fn(f64) -> Result<Accountant>, epsilon: f64, delta: f64) -> Result<Bracket> {
+    check_positive("epsilon", epsilon)?;
+    check_delta(delta)?;
+    let rough = |noise: f64| -> Result<f64> {
+        let parts = steps(noise)?.merged();
+        Ok(Pilot::new(&parts, Direction::Remove, Question::Epsilon(delta)).guess)
+    };
+    let (mut low, mut high) = (super::NOISE_RANGE.start().ln(), super::NOISE_RANGE.end().ln());
+    while high - low > 0.02 {
+        let middle = f64::midpoint(low, high);
+        if rough(middle.exp())? > epsilon { low = middle } else { high = middle }
+    }
+    let exact = |noise: f64| steps(noise)?.epsilon(delta);
+    // The largest noise that is known not to do, the smallest that is known to, and the last point with its ε.
+    let (mut too_little, mut enough): (Option<f64>, Option<(f64, Bracket)>) = (None, None);
+    let mut last: Option<(f64, f64)> = None;
+    let (mut noise, mut slope) = (high.exp(), -1.0);
+    for _ in 0..40 {
+        let found = exact(noise)?;
+        if found.upper <= epsilon {
+            enough = Some((noise, found));
+            if found.upper >= epsilon * (1.0 - CALIBRATION) {
+                break;
+            }
+        } else {
+            too_little = Some(noise);
+        }
+        let point = (noise.ln(), found.upper.max(1e-300).ln());
+        if let Some(before) = last.filter(|before| (point.0 - before.0).abs() > 1e-9) {
+            let secant = (point.1 - before.1) / (point.0 - before.0);
+            if secant < -0.05 && secant > -50.0 {
+                slope = secant;
+            }
+        }
+        last = Some(point);
+        let aim = (epsilon * (1.0 - CALIBRATION / 2.0)).ln();
+        let next = (point.0 + ((aim - point.1) / slope).clamp(-1.5, 1.5)).exp();
+        noise = match (too_little, enough) {
+            // A step out of the bracket is replaced by its middle.
+            (Some(below), Some((above, _))) if !(below < next && next < above) => (below * above).sqrt(),
+            _ => next.clamp(*super::NOISE_RANGE.start(), *super::NOISE_RANGE.end()),
+        };
+        if matches!((too_little, enough), (Some(below), Some((above, _))) if above / below < 1.0 + 1e-7) {
+            break;
+        }
+    }
+    let (upper, found) = enough.ok_or(Error::OutOfRange {
+        what: "epsilon",
+        value: epsilon,
+        range: "what some noise multiplier in [1e-4, 1e8] reaches at this δ",
+    })?;
+    // How much less noise would certainly be too little.
+    let mut below =
+        upper * (1.0 + ((found.lower / epsilon).ln() / -slope).clamp(-0.5, 0.0) - 2.0 * CALIBRATION);
+    for _ in 0..8 {
+        if exact(below)?.lower > epsilon {
+            return Ok(Bracket { upper, lower: below });
+        }
+        below = (below - 2.0 * (upper - below)).max(upper / 2.0);
+    }
+    Ok(Bracket { upper, lower: 0.0 })
+}
+
+/// How far ε of a calibrated noise may be below the one that was asked for.
+const CALIBRATION: f64 = 2e-4;
