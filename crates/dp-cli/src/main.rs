@@ -33,6 +33,8 @@ enum Command {
     Plan(commands::plan::Plan),
     /// Say how much noise a privacy budget demands
     Calibrate(commands::calibrate::Calibrate),
+    /// Say how private many steps are together, sampled or not
+    Account(commands::account::Account),
     /// Release a statistic of a CSV column, one line per row
     Release(commands::release::Release),
     /// Count the items of a CSV column privately
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
     let result = match CommandLine::parse().command {
         Command::Plan(command) => command.run(),
         Command::Calibrate(command) => command.run(),
+        Command::Account(command) => command.run(),
         Command::Release(command) => command.run(),
         Command::Histogram(command) => command.run(),
         Command::Substrings(command) => command.run(),

@@ -135,6 +135,27 @@ fn several_statistics_are_planned_together_and_compared_with_a_split_budget() {
 }
 
 #[test]
+fn account_prints_epsilon_and_noise_with_what_is_unknown() {
+    let sampled = ["--sampling-rate", "0.01", "--steps", "1000", "--delta", "1e-5", "--json"];
+    let found = json(&dp(&[&["account", "--noise-multiplier", "1"][..], &sampled].concat()));
+    let (upper, lower) = (found["epsilon"].as_f64().unwrap(), found["epsilon_lower"].as_f64().unwrap());
+    // By another accountant on a fine grid: 1.8282.
+    assert!(lower < 1.8282 && 1.8279 < upper && upper < 1.001 * lower, "{found}");
+    let found = json(&dp(&[&["account", "--epsilon", "2"][..], &sampled].concat()));
+    let noise = found["noise_multiplier"].as_f64().unwrap();
+    assert!(
+        found["noise_multiplier_lower"].as_f64().unwrap() < noise && (0.95..0.97).contains(&noise),
+        "{found}"
+    );
+    assert!(found["epsilon"].as_f64().unwrap() <= 2.0);
+    // Without sampling, the exact curve.
+    let found = json(&dp(&["account", "--noise-multiplier", "1", "--delta", "1e-5", "--json"]));
+    assert!((found["epsilon"].as_f64().unwrap() - 4.377_178_095_681).abs() < 1e-9);
+    let table = text(&dp(&["account", "--noise-multiplier", "1", "--delta", "1e-5"]).stdout);
+    assert!(table.contains("4.377178") && table.contains("add or remove one person"), "{table}");
+}
+
+#[test]
 fn plans_print_the_known_errors() {
     let found = json(&dp(&["plan", "--workload", "count", "--steps", "512", "--mu", "0.5", "--json"]));
     assert_eq!(found["workload"], "count");
@@ -182,6 +203,14 @@ fn pure_epsilon_is_planned_in_the_absolute_norm() {
 fn bad_budgets_are_usage_errors() {
     for arguments in [
         &["calibrate"][..],
+        &["account", "--delta", "1e-5"],
+        &["account", "--noise-multiplier", "1", "--epsilon", "1", "--delta", "1e-5"],
+        &["account", "--noise-multiplier", "0", "--delta", "1e-5"],
+        &["account", "--noise-multiplier", "1", "--delta", "1"],
+        &["account", "--noise-multiplier", "1", "--sampling-rate", "1.5", "--delta", "1e-5"],
+        &["account", "--noise-multiplier", "1", "--sampling-rate", "nan", "--delta", "1e-5"],
+        &["account", "--noise-multiplier", "1", "--steps", "0", "--delta", "1e-5"],
+        &["account", "--epsilon", "-1", "--delta", "1e-5"],
         &["calibrate", "--epsilon", "1"],
         &["calibrate", "--epsilon", "-1", "--delta", "0.1"],
         &["calibrate", "--epsilon", "nan", "--delta", "0.1"],

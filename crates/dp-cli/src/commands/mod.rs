@@ -7,6 +7,7 @@ use anyhow::Result;
 use crate::files;
 use crate::records::Fault;
 
+pub(crate) mod account;
 pub(crate) mod calibrate;
 pub(crate) mod demo;
 pub(crate) mod episodes;
