@@ -4,6 +4,7 @@
 //! through the scripts of `benches/peers`, each of which prints what it measured as JSON lines. A package that cannot be
 //! installed, or a script that fails, costs its own rows and says why; our side is measured either way.
 
+mod accounting;
 mod calibration;
 mod count;
 mod discrete;
@@ -57,6 +58,8 @@ enum Group {
     Discrete,
     /// The noise that (ε, δ) asks for
     Calibration,
+    /// ε of many sampled steps
+    Accounting,
 }
 
 fn main() -> Result<()> {
@@ -92,6 +95,7 @@ fn run(arguments: &Arguments, python: &str, scripts: &Path, folder: &Path) -> Re
             Group::Count => count::compare(&peers, arguments.quick)?,
             Group::Discrete => discrete::compare(&peers, arguments.quick)?,
             Group::Calibration => calibration::compare(&peers, arguments.quick)?,
+            Group::Accounting => accounting::compare(&peers, arguments.quick)?,
         });
         let markdown = rows::markdown(&record.results);
         record.write(folder, "peers", &markdown)?;
