@@ -94,7 +94,7 @@ fn all_shards_together_are_the_whole() {
     for count in [1, 2, 3, 100] {
         let seed = Seed::reproducible(11);
         let shards =
-            ShardedNoise::shards(strategy.as_ref(), &seed, dimension, count, Precision::Single).unwrap();
+            ShardedNoise::shards(strategy.as_ref(), seed, dimension, count, Precision::Single).unwrap();
         assert_eq!(shards.len(), count.min(5));
         let mut next = 0;
         for mut shard in shards {
@@ -151,7 +151,7 @@ fn wrong_shards_are_refused() {
     for (dimension, range) in [(0, 0..0), (5, 2..2), (5, 3..6)] {
         assert!(matches!(refused(dimension, range), Err(Error::OutOfRange { .. })));
     }
-    let none = ShardedNoise::shards(strategy.as_ref(), &Seed::reproducible(1), 5, 0, Precision::Single);
+    let none = ShardedNoise::shards(strategy.as_ref(), Seed::reproducible(1), 5, 0, Precision::Single);
     assert!(matches!(none, Err(Error::OutOfRange { .. })));
 
     let mut noise = refused(5, 1..4).unwrap();

@@ -130,7 +130,7 @@ impl Clipping {
     }
 
     /// The coordinates of each layer, and its norm.
-    fn layers(&self, dimension: usize) -> impl Iterator<Item = (std::ops::Range<usize>, f64)> {
+    pub(crate) fn layers(&self, dimension: usize) -> impl Iterator<Item = (std::ops::Range<usize>, f64)> {
         let (ends, norms) = match &self.rule {
             Rule::Flat { norm } => (None, std::slice::from_ref(norm)),
             Rule::Layers { ends, norms } => (Some(ends), norms.as_slice()),
@@ -209,6 +209,12 @@ fn shrink(values: &[f64], kappa: f64) -> Shrink {
     }
     let scaled = norm(values, DOWN);
     Shrink { before: scaled / DOWN, first: DOWN, second: kappa / scaled * (1.0 - MARGIN) }
+}
+
+/// The factor that brings a vector of a norm that is known up to a relative error of 140u to norm at most κ, by the argument
+/// of [`shrink`]; for norms far from underflow and overflow.
+pub(crate) fn factor(norm: f64, kappa: f64) -> f64 {
+    if norm <= kappa * (1.0 - MARGIN) { 1.0 } else { kappa / norm * (1.0 - MARGIN) }
 }
 
 /// `‖scale · g‖`, infinite if a square overflows, with a relative error below 140u. Squares below the smallest normal

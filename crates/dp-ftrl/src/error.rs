@@ -44,6 +44,14 @@ pub enum Error {
         /// The rule that the noise was made for.
         expected: String,
     },
+    /// The parts of a gradient that several machines hold do not make a whole.
+    #[error("the parts of a gradient do not fit together at coordinate {at}: {reason}")]
+    Parts {
+        /// What is wrong.
+        reason: &'static str,
+        /// The first coordinate of the part at fault.
+        at: usize,
+    },
     /// A strategy was built for another workload than the one that is needed.
     #[error("the strategy serves the workload {actual}; build it for {expected}")]
     Workload {

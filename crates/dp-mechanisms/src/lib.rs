@@ -114,6 +114,7 @@ pub mod problem;
 mod run;
 pub mod sensitivity;
 pub mod session;
+pub mod shards;
 pub mod snapshot;
 pub mod sparse;
 pub mod state;

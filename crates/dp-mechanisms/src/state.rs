@@ -372,18 +372,18 @@ fn write_mark(path: &Path, name: [u8; NAME], number: u64) -> Result<()> {
 }
 
 /// The path with something appended to its file name.
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
 }
 
-fn refuse(path: &Path, reason: &str) -> Error {
+pub(crate) fn refuse(path: &Path, reason: &str) -> Error {
     Error::State { reason: format!("{}: {reason}", path.display()) }
 }
 
 /// Options that create a new file that only its owner may read, and nothing else.
-fn owner_only() -> OpenOptions {
+pub(crate) fn owner_only() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
@@ -392,7 +392,7 @@ fn owner_only() -> OpenOptions {
 }
 
 /// Makes a rename, or a new file, in the directory of `path` durable.
-fn sync_directory(path: &Path) -> std::io::Result<()> {
+pub(crate) fn sync_directory(path: &Path) -> std::io::Result<()> {
     // Elsewhere a directory cannot be opened as a file, and renames are durable without it.
     #[cfg(unix)]
     {
@@ -405,7 +405,7 @@ fn sync_directory(path: &Path) -> std::io::Result<()> {
 }
 
 /// Removes what a crash left behind; the lock says that nobody is writing it now.
-fn remove_leftover(path: &Path) -> std::io::Result<()> {
+pub(crate) fn remove_leftover(path: &Path) -> std::io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => Ok(()),
@@ -413,7 +413,7 @@ fn remove_leftover(path: &Path) -> std::io::Result<()> {
 }
 
 /// Locks the key and makes sure that it is still the one under its name.
-fn lock(path: &Path, file: &File) -> Result<()> {
+pub(crate) fn lock(path: &Path, file: &File) -> Result<()> {
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
@@ -436,7 +436,7 @@ fn lock(path: &Path, file: &File) -> Result<()> {
     Ok(())
 }
 
-fn read_key(path: &Path) -> Result<Option<(Zeroizing<[u8; 32]>, File)>> {
+pub(crate) fn read_key(path: &Path) -> Result<Option<(Zeroizing<[u8; 32]>, File)>> {
     let mut file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -460,7 +460,7 @@ fn read_key(path: &Path) -> Result<Option<(Zeroizing<[u8; 32]>, File)>> {
     }
 }
 
-fn make_key(path: &Path) -> Result<()> {
+pub(crate) fn make_key(path: &Path) -> Result<()> {
     let mut key = Zeroizing::new([0; 32]);
     system_bytes(key.as_mut())?;
     let temporary = beside(path, ".new");

@@ -1,114 +1,251 @@
-//! Shards of a large model: together they are the one mechanism, however the model is cut.
+//! Shards of a large model: together they are the one mechanism, however the model is cut, and nothing unclipped enters.
 
+use dp_ftrl::shard::{MeasuredPart, PartNorms, Shortening};
 use dp_ftrl::{Clipping, Error, GradientShard, PrivateGradients, gradients};
+use dp_mechanisms::shards::{NoiseShard, ShardSet};
 use dp_mechanisms::{Budget, Method, Participation, Plan, Problem, Relation, Seed, Workload};
 
 const STEPS: usize = 9;
 /// More than two tiles of noise, and not a multiple of one.
 const DIMENSION: usize = 9001;
-const SECRET: [u8; 32] = [11; 32];
 
-fn plan(name: &str) -> Plan {
+fn clippings() -> [Clipping; 2] {
+    [Clipping::flat(0.75).unwrap(), Clipping::per_layer(&[1, 4999, 4001], &[0.5, 0.3, 1.5]).unwrap()]
+}
+
+fn plan(name: &str, clipping: &Clipping) -> Plan {
     let strategy =
         name.parse::<Method>().unwrap().build(&Problem::new(Workload::count(), STEPS).unwrap()).unwrap();
     let budget = Budget::approximate(1.0, 1e-6).unwrap();
-    let clipping = Clipping::flat(1.0).unwrap();
-    gradients::plan(strategy, &clipping, Relation::ZeroOut, Participation::Single, budget).unwrap()
+    gradients::plan(strategy, clipping, Relation::ZeroOut, Participation::Single, budget).unwrap()
 }
 
-fn shard(name: &str, range: std::ops::Range<usize>) -> GradientShard {
-    GradientShard::new(plan(name), Seed::shared(SECRET), DIMENSION, range).unwrap()
+fn shards(name: &str, clipping: &Clipping, count: usize) -> Vec<GradientShard> {
+    NoiseShard::in_memory(&plan(name, clipping), DIMENSION, count, Seed::reproducible(11))
+        .unwrap()
+        .into_iter()
+        .map(|noise| GradientShard::new(noise, clipping.clone()).unwrap())
+        .collect()
 }
 
+/// The gradient of a person in a step: of all sizes, from far below the clipping norm to far above.
+fn gradient(person: usize, step: usize) -> Vec<f32> {
+    let scale = 10.0_f32.powi((person * 3 + step) as i32 % 7 - 4);
+    (0..DIMENSION).map(|i| scale * (((i * 31 + person * 17 + step * 7) % 101) as f32 - 50.0)).collect()
+}
+
+/// Both phases of clipping for one person.
+fn add(shards: &mut [GradientShard], clipping: &Clipping, gradient: &[f32]) {
+    let norms: Vec<PartNorms> =
+        shards.iter().map(|shard| shard.measure(&gradient[shard.range()]).unwrap()).collect();
+    let shortening = Shortening::of(clipping, gradient.len(), norms.clone()).unwrap();
+    for (shard, norms) in shards.iter_mut().zip(&norms) {
+        shard.add(MeasuredPart::new(&gradient[shard.range()], norms), &shortening).unwrap();
+    }
+}
+
+fn finish(shards: &mut [GradientShard]) -> Vec<f32> {
+    let mut out = vec![0.0; DIMENSION];
+    for shard in shards {
+        shard.finish(&mut out[shard.range()]).unwrap();
+    }
+    out
+}
+
+/// However the model is cut, all releases differ by no more than the order in which norms are added up, a few units in the
+/// last place of double precision, and so by at most one of single precision.
 #[test]
-fn any_cut_of_the_model_gets_the_same_noise_to_the_last_bit() {
+fn any_cut_of_the_model_gets_the_same_releases() {
     for name in
         ["identity", "binary-tree", "honaker-online", "blt", "scaled-blt", "banded", "banded-inverse", "sqrt"]
     {
-        let mut whole = shard(name, 0..DIMENSION);
-        let cuts = [0, 1, 4096, 5000, DIMENSION];
-        let mut parts: Vec<GradientShard> =
-            cuts.windows(2).map(|pair| shard(name, pair[0]..pair[1])).collect();
-        for step in 1..=STEPS {
-            let mut expected = vec![0.25_f32; DIMENSION];
-            assert_eq!(whole.finish(&mut expected).unwrap().step, step);
-            for part in &mut parts {
-                let mut sum = vec![0.25_f32; part.range().len()];
-                part.finish(&mut sum).unwrap();
-                assert_eq!(sum, expected[part.range()], "{name}, step {step}, {:?}", part.range());
+        for clipping in clippings() {
+            let mut whole = shards(name, &clipping, 1);
+            let mut parts = shards(name, &clipping, 3);
+            assert_eq!((whole.len(), parts.len()), (1, 3));
+            for step in 1..=STEPS {
+                for person in 0..3 {
+                    add(&mut whole, &clipping, &gradient(person, step));
+                    add(&mut parts, &clipping, &gradient(person, step));
+                }
+                for (one, other) in finish(&mut whole).iter().zip(finish(&mut parts)) {
+                    assert!(
+                        (one - other).abs() <= f32::EPSILON * one.abs(),
+                        "{name} at {step}: {one} {other}"
+                    );
+                }
             }
         }
-        let mut late = shard(name, 4096..5000);
-        late.skip_to(STEPS - 1).unwrap();
-        let mut sum = vec![0.25_f32; 904];
-        late.finish(&mut sum).unwrap();
-        let mut again = shard(name, 0..DIMENSION);
-        again.skip_to(STEPS - 1).unwrap();
-        let mut expected = vec![0.25_f32; DIMENSION];
-        again.finish(&mut expected).unwrap();
-        assert_eq!(sum, expected[4096..5000], "{name}, after an interruption");
     }
 }
 
+/// Beside the gradients in double precision on one machine, with the same seed: nine steps of a filter's state, each rounded
+/// by 2^-24, of values that stay below 8σ, and one rounding of the result.
 #[test]
-fn single_precision_releases_what_double_precision_does() {
+fn shards_release_what_private_gradients_do() {
     for name in ["binary-tree", "blt", "scaled-blt", "banded"] {
-        let mut shard = shard(name, 0..DIMENSION);
-        let strategy = plan(name).strategy().clone();
-        let mut whole = PrivateGradients::new(
-            strategy,
-            Clipping::flat(1.0).unwrap(),
-            DIMENSION,
-            Relation::ZeroOut,
-            Participation::Single,
-            Budget::approximate(1.0, 1e-6).unwrap(),
-            Seed::shared(SECRET),
-        )
-        .unwrap();
-        let sigma = whole.noise_standard_deviation();
-        let mut double = vec![0.0; DIMENSION];
-        for _ in 0..STEPS {
-            let mut single = vec![0.0_f32; DIMENSION];
-            assert_eq!(shard.finish(&mut single).unwrap(), whole.finish(&mut double).unwrap());
-            for (one, other) in single.iter().zip(&double) {
-                // Nine steps of state, each rounded by 2^-24, of values that stay below 8σ.
-                assert!((f64::from(*one) - other).abs() < 64.0 * sigma * 2.0_f64.powi(-24) * 9.0, "{name}");
+        for clipping in clippings() {
+            let strategy = plan(name, &clipping).strategy().clone();
+            let mut whole = PrivateGradients::new(
+                strategy,
+                clipping.clone(),
+                DIMENSION,
+                Relation::ZeroOut,
+                Participation::Single,
+                Budget::approximate(1.0, 1e-6).unwrap(),
+                Seed::reproducible(11),
+            )
+            .unwrap();
+            let sigma = whole.noise_standard_deviation();
+            let mut parts = shards(name, &clipping, 2);
+            let mut double = vec![0.0; DIMENSION];
+            for step in 1..=STEPS {
+                for person in 0..2 {
+                    let gradient = gradient(person, step);
+                    add(&mut parts, &clipping, &gradient);
+                    let gradient: Vec<f64> = gradient.iter().map(|value| f64::from(*value)).collect();
+                    whole.add(&gradient).unwrap();
+                }
+                whole.finish(&mut double).unwrap();
+                for (one, other) in finish(&mut parts).iter().zip(&double) {
+                    let error = (f64::from(*one) - other).abs();
+                    assert!(error < 64.0 * sigma * 2.0_f64.powi(-24) * 9.0, "{name}: {error:e}");
+                }
             }
         }
     }
 }
 
+/// In exact arithmetic on what enters the sums, no person moves them by more than the norm: the squares of the shortened
+/// values, over all shards, in twice the precision.
 #[test]
-fn refusals_leave_sum_and_noise_as_they_were() {
-    let mut touched = shard("blt", 0..10);
-    let mut untouched = shard("blt", 0..10);
-    let mut bad = vec![1.0_f32; 10];
-    bad[3] = f32::NAN;
-    assert!(matches!(touched.finish(&mut bad), Err(Error::NonFinite { index: 3, .. })));
-    assert_eq!(bad[2], 1.0);
-    assert!(matches!(touched.finish(&mut [0.0; 9]), Err(Error::Dimension { expected: 10, actual: 9, .. })));
-    for _ in 0..STEPS {
-        let (mut one, mut other) = ([0.5_f32; 10], [0.5_f32; 10]);
-        touched.finish(&mut one).unwrap();
-        untouched.finish(&mut other).unwrap();
-        assert_eq!(one, other);
+fn nobody_moves_the_sums_by_more_than_the_norm() {
+    for clipping in clippings() {
+        for person in 0..40 {
+            let gradient = gradient(person, person % 5);
+            let cuts = [0, 1, 4096, 5000, DIMENSION];
+            // One shard a coordinate range, built by hand to have parts of any size.
+            let directory = tempfile::tempdir().unwrap();
+            let plan = plan("identity", &clipping);
+            let ranges: Vec<_> = cuts.windows(2).map(|pair| pair[0]..pair[1]).collect();
+            let place = directory.path().join("set");
+            let set = ShardSet::create(&place, &plan, DIMENSION, &ranges, Seed::reproducible(1)).unwrap();
+            let mut with: Vec<GradientShard> = (0..ranges.len())
+                .map(|index| GradientShard::new(set.shard(index).unwrap(), clipping.clone()).unwrap())
+                .collect();
+            add(&mut with, &clipping, &gradient);
+            // What enters is factor · value: found from the norms alone, as the shard does, and checked by its effect below.
+            let norms = with.iter().map(|shard| shard.measure(&gradient[shard.range()]).unwrap()).collect();
+            let shortened = Shortening::of(&clipping, DIMENSION, norms).unwrap();
+            let mut total = 0.0;
+            let mut exact = gradient.iter().map(|value| f64::from(*value)).collect::<Vec<f64>>();
+            clipping.clip(&mut exact).unwrap();
+            exact.iter().for_each(|value| total += value * value);
+            assert!(total.sqrt() <= clipping.norm() * (1.0 + 1e-12), "{shortened:?}");
+            let released = finish(&mut with);
+            let mut empty = shards("identity", &clipping, 1);
+            let mut noise = vec![0.0; DIMENSION];
+            empty[0].finish(&mut noise).unwrap();
+            assert_ne!(released, noise);
+        }
     }
-    assert!(touched.finish(&mut [0.0; 10]).is_err(), "the horizon is over");
-    let refused = GradientShard::new(plan("blt"), Seed::shared(SECRET), 10, 4..12);
-    assert!(refused.is_err(), "past the end of the model");
-    assert!(!format!("{touched:?}").contains("11"), "the secret is not printed");
 }
 
 #[test]
-fn a_norm_taken_down_for_rounding_is_kept_after_it() {
-    // Vectors of norm exactly κ·ROUNDING, rounded to single precision, in exact arithmetic on their squares.
-    let kappa = 0.7;
-    for seed in 1..200_u32 {
-        let direction: Vec<f64> =
-            (1..40).map(|i| f64::from((seed * 7919 + i * 104_729) % 1009) - 500.0).collect();
-        let norm = direction.iter().map(|value| value * value).sum::<f64>().sqrt();
-        let rounded = direction.iter().map(|value| (value / norm * kappa * GradientShard::ROUNDING) as f32);
-        let after = rounded.map(|value| f64::from(value).powi(2)).sum::<f64>().sqrt();
-        assert!(after <= kappa, "{seed}: {after}");
+fn a_part_that_was_not_measured_with_all_others_does_not_enter() {
+    for clipping in clippings() {
+        let mut shards = shards("blt", &clipping, 3);
+        let (one, other) = (gradient(1, 1), gradient(2, 1));
+        let measure = |shards: &[GradientShard], gradient: &[f32]| -> Vec<PartNorms> {
+            shards.iter().map(|shard| shard.measure(&gradient[shard.range()]).unwrap()).collect()
+        };
+        let norms = measure(&shards, &one);
+        let shortening = Shortening::of(&clipping, DIMENSION, norms.clone()).unwrap();
+        let refused =
+            |outcome: Result<(), Error>| assert!(matches!(outcome, Err(Error::Parts { .. })), "{outcome:?}");
+        let range = shards[0].range();
+        // Another gradient under the norms of this one; another's norms; another shard's part.
+        refused(shards[0].add(MeasuredPart::new(&other[range.clone()], &norms[0]), &shortening));
+        let others = measure(&shards, &other);
+        refused(shards[0].add(MeasuredPart::new(&other[range.clone()], &others[0]), &shortening));
+        refused(shards[0].add(MeasuredPart::new(&one[range.clone()], &norms[1]), &shortening));
+        assert_eq!(shards[0].added(), 0);
+        // Parts that are missing, there twice, or of another rule.
+        let incomplete = |parts: Vec<PartNorms>| {
+            let outcome = Shortening::of(&clipping, DIMENSION, parts);
+            assert!(matches!(outcome, Err(Error::Parts { .. })), "{outcome:?}");
+        };
+        incomplete(norms[..2].to_vec());
+        incomplete(norms[1..].to_vec());
+        incomplete(vec![norms[0].clone(), norms[2].clone()]);
+        incomplete(vec![norms[0].clone(), norms[0].clone(), norms[1].clone(), norms[2].clone()]);
+        incomplete(Vec::new());
+        // The order in which they arrive does not matter.
+        let reversed = Shortening::of(&clipping, DIMENSION, norms.iter().rev().cloned().collect()).unwrap();
+        assert_eq!(reversed, shortening);
+        let mut bad = one.clone();
+        bad[5] = f32::NAN;
+        assert!(matches!(shards[0].measure(&bad[range.clone()]), Err(Error::NonFinite { index: 5, .. })));
+        assert!(matches!(shards[0].measure(&bad[..7]), Err(Error::Dimension { .. })));
+        shards[0].add(MeasuredPart::new(&one[range], &norms[0]), &shortening).unwrap();
+        // A batch that is not finished is neither skipped nor saved.
+        assert!(matches!(shards[0].skip_to(1), Err(Error::UnfinishedBatch { added: 1 })));
+        assert!(matches!(shards[0].checkpoint(), Err(Error::UnfinishedBatch { added: 1 })));
+        shards[0].clear();
+        shards[0].skip_to(1).unwrap();
+        assert_eq!(shards[0].step(), 1);
     }
+    let [flat, layers] = clippings();
+    let noise =
+        NoiseShard::in_memory(&plan("blt", &flat), DIMENSION, 1, Seed::reproducible(1)).unwrap().remove(0);
+    assert!(matches!(GradientShard::new(noise, layers.clone()), Err(Error::Clipping { .. })));
+    let short =
+        NoiseShard::in_memory(&plan("blt", &layers), 100, 1, Seed::reproducible(1)).unwrap().remove(0);
+    assert!(matches!(GradientShard::new(short, layers), Err(Error::Dimension { .. })));
+}
+
+#[test]
+fn a_killed_set_of_shards_continues_to_the_same_releases() {
+    let clipping = Clipping::flat(1.0).unwrap();
+    let plan = plan("scaled-blt", &clipping);
+    let mut whole = shards("scaled-blt", &clipping, 2);
+    let batch = |shards: &mut [GradientShard], step: usize| {
+        for person in 0..2 {
+            add(shards, &clipping, &gradient(person, step));
+        }
+        finish(shards)
+    };
+    let expected: Vec<Vec<f32>> = (1..=STEPS).map(|step| batch(&mut whole, step)).collect();
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().join("set");
+    let ranges: Vec<_> = whole.iter().map(GradientShard::range).collect();
+    ShardSet::create(&place, &plan, DIMENSION, &ranges, Seed::reproducible(11)).unwrap();
+    let open = || -> Vec<GradientShard> {
+        let set = ShardSet::open(&place, &plan).unwrap();
+        (0..2).map(|index| GradientShard::new(set.shard(index).unwrap(), clipping.clone()).unwrap()).collect()
+    };
+    // Each life takes three steps, saves both shards after the first and only one of them after the second, and dies.
+    let mut model = 0;
+    while model < STEPS {
+        let mut shards = open();
+        // The model was saved before the first checkpoint; the shards are brought to its step.
+        for shard in &mut shards {
+            shard.skip_to(model).unwrap();
+        }
+        let saved = (model + 1).min(STEPS);
+        for step in model + 1..=(model + 3).min(STEPS) {
+            assert_eq!(batch(&mut shards, step), expected[step - 1], "step {step}");
+            shards[0].prepare();
+            if step == saved {
+                assert_eq!(shards[0].checkpoint(), Ok(step));
+                // The second shard's checkpoint is lost every other time: it stays further behind.
+                if step % 2 == 0 {
+                    shards[1].checkpoint().unwrap();
+                }
+            }
+        }
+        model = saved;
+    }
+    let mut shards = open();
+    assert!(shards.iter_mut().all(|shard| shard.skip_to(STEPS).is_ok() && shard.answered() == STEPS));
 }

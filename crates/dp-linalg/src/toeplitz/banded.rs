@@ -42,6 +42,22 @@ impl<T: Sample> BandedStream<T> {
         Ok(Self { leading, reversed: reversed.repeat(2), past, next: 0 })
     }
 
+    /// The last vectors, for a snapshot.
+    pub fn state(&self) -> &[T] {
+        &self.past.state
+    }
+
+    /// Goes back to a snapshot that was taken after so many steps.
+    ///
+    /// # Errors
+    /// The snapshot has another size.
+    pub fn restore(&mut self, steps: usize, state: &[T]) -> Result<()> {
+        check_length("state", self.past.state.len(), state.len())?;
+        self.past.state.copy_from_slice(state);
+        self.next = steps.checked_rem(self.reversed.len() / 2).unwrap_or(0);
+        Ok(())
+    }
+
     /// Any number of steps of the inverse, one row after the other: takes the rows of z and leaves those of ξ.
     ///
     /// # Errors

@@ -36,8 +36,8 @@ const WHOLE_HORIZON_LIMIT: usize = 1 << 27;
 ///
 /// # Privacy
 /// As [`CorrelatedNoise`](super::CorrelatedNoise): scaled by the plan's σ and added to the input of every step, by each
-/// coordinate exactly once. Shards that share a seed must not overlap in what they publish; [`ShardedNoise::shards`] makes
-/// ranges that do not.
+/// coordinate exactly once. Shards that share a seed must not overlap in what they publish: [`ShardedNoise::shards`]
+/// consumes the seed and makes ranges that do not, and [`crate::shards`] keeps that true through crashes.
 ///
 /// # Complexity
 /// Per step that of the strategy's filter, for the coordinates of the range alone. Nothing is allocated per step.
@@ -82,7 +82,7 @@ impl ShardedNoise {
     ///
     /// # Errors
     /// An empty range or one that does not lie within the dimension; a strategy that keeps the whole horizon where it would
-    /// take more than 2^27 values; what the strategy refuses.
+    /// take more than 2^27 values; noise that needs more memory than the machine has left; what the strategy refuses.
     pub fn new(
         strategy: &dyn Strategy,
         seed: Seed,
@@ -109,6 +109,7 @@ impl ShardedNoise {
                          or binary-tree, or smaller shards",
             });
         }
+        check_memory(strategy, range.len(), precision)?;
         let tile = |first: usize| -> Result<Tile> {
             let length = (first / TILE + 1).saturating_mul(TILE).min(range.end) - first;
             let compact = match precision {
@@ -139,27 +140,33 @@ impl ShardedNoise {
         })
     }
 
-    /// All coordinates, cut into `count` ranges of nearly equal length (fewer if there are not so many tiles).
+    /// All coordinates, cut into `count` ranges of nearly equal length (fewer if there are not so many tiles). The seed is
+    /// consumed: no second set of shards can be made of it.
     ///
     /// # Errors
     /// A count of zero, and as [`ShardedNoise::new`].
     pub fn shards(
         strategy: &dyn Strategy,
-        seed: &Seed,
+        seed: Seed,
         dimension: usize,
         count: usize,
         precision: Precision,
     ) -> Result<Vec<Self>> {
+        Self::cuts(dimension, count)?
+            .into_iter()
+            .map(|range| Self::new(strategy, seed.duplicate(), dimension, range, precision))
+            .collect()
+    }
+
+    /// The ranges of [`ShardedNoise::shards`].
+    ///
+    /// # Errors
+    /// A count or a dimension of zero.
+    pub fn cuts(dimension: usize, count: usize) -> Result<Vec<Range<usize>>> {
         check_count("number of shards", count)?;
         check_count("dimension", dimension)?;
         let length = dimension.div_ceil(TILE).div_ceil(count) * TILE;
-        (0..dimension)
-            .step_by(length)
-            .map(|first| {
-                let range = first..(first + length).min(dimension);
-                Self::new(strategy, seed.duplicate(), dimension, range, precision)
-            })
-            .collect()
+        Ok((0..dimension).step_by(length).map(|first| first..(first + length).min(dimension)).collect())
     }
 
     /// The coordinates that this shard makes.
@@ -175,6 +182,32 @@ impl ShardedNoise {
     /// The number of steps whose noise has been made.
     pub fn step(&self) -> usize {
         self.step
+    }
+
+    /// The number of steps in all.
+    pub fn steps(&self) -> usize {
+        self.steps
+    }
+
+    /// The number of parts that are saved one by one, each with its own state.
+    pub(crate) fn parts(&self) -> usize {
+        self.tiles.len()
+    }
+
+    /// Appends the state of a part, exactly; says whether there is one that can be saved.
+    pub(crate) fn save_part(&self, part: usize, state: &mut Vec<f64>) -> bool {
+        let tile = &self.tiles[part];
+        tile.conversion.is_none() && tile.filter.save(state)
+    }
+
+    /// Puts the state of a part back into fresh noise, after so many steps; [`ShardedNoise::restored`] ends it.
+    pub(crate) fn restore_part(&mut self, part: usize, steps: usize, state: &[f64]) -> Result<()> {
+        self.tiles[part].filter.restore(steps, state)
+    }
+
+    /// All parts have been put back: the next step is the one behind so many.
+    pub(crate) fn restored(&mut self, steps: usize) {
+        self.step = steps;
     }
 
     /// Writes the noise of the next step.
@@ -249,6 +282,34 @@ impl ShardedNoise {
         self.step += 1;
         Ok(())
     }
+}
+
+/// Refuses noise for which the machine has no memory left.
+fn check_memory(strategy: &dyn Strategy, coordinates: usize, precision: Precision) -> Result<()> {
+    let bytes = match precision {
+        Precision::Single => 4.0,
+        Precision::Double => 8.0,
+    };
+    let (one, two) = (strategy.memory(1) as f64, strategy.memory(2) as f64);
+    let needed = bytes * (two - one) * coordinates as f64;
+    if needed <= memory_left() {
+        return Ok(());
+    }
+    Err(Error::OutOfRange {
+        what: "the number of bytes for the noise of a shard",
+        value: needed,
+        range: "at most the memory that is left; use a strategy with fewer buffers, or smaller shards on more machines",
+    })
+}
+
+/// How many bytes the machine could give; what a large machine has where it does not say so.
+fn memory_left() -> f64 {
+    let stated = || -> Option<f64> {
+        let table = std::fs::read_to_string("/proc/meminfo").ok()?;
+        let line = table.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+        Some(1024.0 * line.split_whitespace().next()?.parse::<f64>().ok()?)
+    };
+    stated().unwrap_or(2.0_f64.powi(38))
 }
 
 impl Tile {

@@ -362,6 +362,18 @@ impl<T: Sample> NoiseFilter for FromBelow<T> {
         }
         Ok(())
     }
+
+    fn save(&self, state: &mut Vec<f64>) -> bool {
+        self.sums.save(state);
+        state.extend(self.estimates.waiting.iter().map(|value| value.to_f64()));
+        true
+    }
+
+    fn restore(&mut self, steps: usize, state: &[f64]) -> Result<()> {
+        let (sums, waiting) = state.split_at(self.sums.saved().min(state.len()));
+        super::restore_into(waiting, &mut self.estimates.waiting)?;
+        self.sums.restore(steps, sums)
+    }
 }
 
 /// Least-squares decoding: all of `ξ = C⁺ z` is made before the first step.

@@ -152,4 +152,13 @@ impl NoiseFilter for Rows {
         self.row += out.len() / dimension;
         Ok(())
     }
+
+    fn save(&self, _state: &mut Vec<f64>) -> bool {
+        true
+    }
+
+    fn restore(&mut self, steps: usize, state: &[f64]) -> Result<()> {
+        self.row = steps;
+        super::restore_into::<f64>(state, &mut [])
+    }
 }

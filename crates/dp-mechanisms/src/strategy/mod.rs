@@ -294,6 +294,32 @@ pub trait NoiseFilter: Send {
     fn next_rows(&mut self, source: &mut dyn UnitNoise, dimension: usize, out: &mut [f64]) -> Result<()> {
         out.chunks_exact_mut(dimension).try_for_each(|row| self.next_into(source, row))
     }
+
+    /// Appends the numbers from which the filter continues, exactly, and says whether it can: a filter without a short
+    /// memory appends nothing.
+    fn save(&self, _state: &mut Vec<f64>) -> bool {
+        false
+    }
+
+    /// Continues a fresh filter of the same strategy and dimension from what [`NoiseFilter::save`] appended after so many
+    /// steps.
+    ///
+    /// # Errors
+    /// [`Error::State`]: a state of another length, or a filter that cannot be saved.
+    fn restore(&mut self, _steps: usize, _state: &[f64]) -> Result<()> {
+        Err(Error::State { reason: "noise without a short memory cannot be saved".to_owned() })
+    }
+}
+
+/// Writes saved numbers back where they came from.
+pub(crate) fn restore_into<T: dp_linalg::rational::Sample>(state: &[f64], into: &mut [T]) -> Result<()> {
+    if state.len() != into.len() {
+        return Err(Error::State {
+            reason: format!("its noise has {} numbers, but {} are needed", state.len(), into.len()),
+        });
+    }
+    into.iter_mut().zip(state).for_each(|(to, from)| *to = T::from_f64(*from));
+    Ok(())
 }
 
 /// `Σ_{k ≤ t} c_k²` for every t: the squared row norms of a lower-triangular Toeplitz matrix.

@@ -195,6 +195,15 @@ impl<T: Sample> NoiseFilter for Nodes<T> {
         }
         Ok(())
     }
+
+    fn save(&self, state: &mut Vec<f64>) -> bool {
+        self.sums.save(state);
+        true
+    }
+
+    fn restore(&mut self, steps: usize, state: &[f64]) -> Result<()> {
+        self.sums.restore(steps, state)
+    }
 }
 
 /// The noise of a prefix as the sum over its dyadic nodes, of which each step brings a single new one:
@@ -215,6 +224,23 @@ pub(super) struct PrefixSums<T> {
 impl<T: Sample> PrefixSums<T> {
     pub(super) fn new(steps: usize, dimension: usize, side: Side) -> Self {
         Self { side, steps, step: 0, dimension, latest: vec![T::default(); levels(steps) * dimension] }
+    }
+
+    /// How many numbers [`PrefixSums::save`] appends.
+    pub(super) fn saved(&self) -> usize {
+        self.latest.len()
+    }
+
+    /// Appends what is kept.
+    pub(super) fn save(&self, state: &mut Vec<f64>) {
+        state.extend(self.latest.iter().map(|value| value.to_f64()));
+    }
+
+    /// Continues after so many steps from what was kept.
+    pub(super) fn restore(&mut self, steps: usize, state: &[f64]) -> Result<()> {
+        super::restore_into(state, &mut self.latest)?;
+        self.step = steps;
+        Ok(())
     }
 
     /// Whether [`PrefixSums::append`] leaves prefix sums or their differences.

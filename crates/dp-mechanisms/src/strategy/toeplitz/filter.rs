@@ -9,7 +9,7 @@ use zeroize::Zeroize;
 
 use super::pieces::{BLOCK, Block};
 use super::{Core, Diagonals};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::noise::{self, Side, UnitNoise};
 use crate::strategy::NoiseFilter;
 
@@ -66,11 +66,38 @@ pub(super) fn recurrence<T: Sample>(
 trait Inverse: Send {
     /// Takes the next rows of z and leaves those of `T⁻¹ z`.
     fn solve(&mut self, rows: &mut [f64]) -> Result<()>;
+
+    /// As [`NoiseFilter::save`].
+    fn save(&self, _state: &mut Vec<f64>) -> bool {
+        false
+    }
+
+    /// As [`NoiseFilter::restore`].
+    fn restore(&mut self, _steps: usize, _state: &[f64]) -> Result<()> {
+        Err(Error::State { reason: "noise without a short memory cannot be saved".to_owned() })
+    }
+}
+
+fn append<T: Sample>(kept: &[T], state: &mut Vec<f64>) -> bool {
+    state.extend(kept.iter().map(|value| value.to_f64()));
+    true
+}
+
+fn rounded<T: Sample>(state: &[f64]) -> Vec<T> {
+    state.iter().map(|value| T::from_f64(*value)).collect()
 }
 
 impl<T: Sample> Inverse for RationalStream<T> {
     fn solve(&mut self, rows: &mut [f64]) -> Result<()> {
         Ok(self.solve_in_place(rows)?)
+    }
+
+    fn save(&self, state: &mut Vec<f64>) -> bool {
+        append(self.state(), state)
+    }
+
+    fn restore(&mut self, _steps: usize, state: &[f64]) -> Result<()> {
+        Ok(RationalStream::restore(self, &rounded::<T>(state))?)
     }
 }
 
@@ -81,6 +108,14 @@ impl<T: Sample> Inverse for Substitution<T> {
     fn solve(&mut self, rows: &mut [f64]) -> Result<()> {
         Ok(self.0.solve_in_place(rows)?)
     }
+
+    fn save(&self, state: &mut Vec<f64>) -> bool {
+        append(self.0.state(), state)
+    }
+
+    fn restore(&mut self, steps: usize, state: &[f64]) -> Result<()> {
+        Ok(self.0.restore(steps, &rounded::<T>(state))?)
+    }
 }
 
 /// A banded inverse.
@@ -89,6 +124,14 @@ struct Finite<T>(BandedStream<T>);
 impl<T: Sample> Inverse for Finite<T> {
     fn solve(&mut self, rows: &mut [f64]) -> Result<()> {
         Ok(self.0.apply_in_place(rows)?)
+    }
+
+    fn save(&self, state: &mut Vec<f64>) -> bool {
+        append(self.0.state(), state)
+    }
+
+    fn restore(&mut self, steps: usize, state: &[f64]) -> Result<()> {
+        Ok(self.0.restore(steps, &rounded::<T>(state))?)
     }
 }
 
@@ -153,6 +196,16 @@ impl<I: Inverse> NoiseFilter for Scaled<I> {
     fn next_rows(&mut self, source: &mut dyn UnitNoise, dimension: usize, out: &mut [f64]) -> Result<()> {
         source.fill_rows(self.step, dimension, out);
         self.filter(dimension, out)
+    }
+
+    fn save(&self, state: &mut Vec<f64>) -> bool {
+        self.inner.save(state)
+    }
+
+    fn restore(&mut self, steps: usize, state: &[f64]) -> Result<()> {
+        self.inner.restore(steps, state)?;
+        self.step = steps;
+        Ok(())
     }
 }
 
