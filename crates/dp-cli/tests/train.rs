@@ -72,9 +72,11 @@ fn learns_from_a_table_and_continues_where_it_stopped() {
     let data = table(directory.path());
     let state = directory.path().join("state").to_str().unwrap().to_owned();
     let base = ["train", "--data", &data, "--epochs", "3", "--model", "network", "--hidden", "4", "--json"];
-    let with = |more: &[&str]| dp(&[&base[..], COLUMNS, PRIVATE, more].concat());
+    let with = |more: &[&str]| dp(&[&base[..], COLUMNS, PRIVATE, &["--test-rows", "12"], more].concat());
     let whole = json(&with(&[]));
     assert_eq!((&whole["training_examples"], &whole["test_examples"]), (&48.into(), &12.into()));
+    let unprotected = whole["not_protected"].to_string();
+    assert!(unprotected.contains("the last 12 rows"), "{unprotected}");
     let kept = json(&with(&["--state", &state]));
     assert_eq!(outcome(&kept), outcome(&whole));
     // Finished trainings show their result again; the noise is not used for another training.
@@ -134,7 +136,8 @@ fn refuses_with_the_place_and_a_remedy() {
     let hole = file("hole.csv", "a,answer,b\n1,yes,2\n1,yes,NaN\n");
     let empty = file("empty.csv", "");
     let strange = file("strange.csv", "a,answer,b\n1,maybe,2\n");
-    let cases: [(&str, &[&str], i32, &str); 12] = [
+    let narrow = file("narrow.csv", "a,answer\n1,yes\n");
+    let cases: [(&str, &[&str], i32, &str); 20] = [
         (&ragged, COLUMNS, 1, "row 2 has 2 values"),
         (&hole, COLUMNS, 1, "`NaN` is not a finite number"),
         (&empty, COLUMNS, 1, "no examples"),
@@ -151,7 +154,17 @@ fn refuses_with_the_place_and_a_remedy() {
         ("digits", &["--rate", "-1"], 2, "learning rate = -1"),
         ("digits", &["--strategy", "magic"], 2, "magic"),
         ("digits", &["--strategy", "none"], 2, "neither a budget nor a state"),
-        ("digits", &["--validation-rows", "1440"], 2, "cannot be held back"),
+        // Private rows are never scored unless they are named as unprotected.
+        ("digits", &["--validation-rows", "14"], 2, "unexpected argument"),
+        ("digits", &["--test-rows", "5"], 2, "test examples of their own"),
+        (&good, &[COLUMNS, &["--test-rows", "60"]].concat(), 2, "cannot be held back"),
+        (&good, &[COLUMNS, &["--test", &narrow]].concat(), 2, "1 features"),
+        (&good, &[COLUMNS, &["--plot", "no.svg"]].concat(), 2, "--plot draws scores"),
+        (&good, &[COLUMNS, &["--output", &good]].concat(), 2, "read and written over"),
+        // What cannot fit in memory is refused with its size.
+        ("digits", &["--model", "network", "--hidden", "1000000000000000000"], 2, "7500000000000000"),
+        ("digits", &["--model", "network", "--hidden", "100000000"], 2, "7500000010"),
+        ("digits", &["--epochs", "134217729"], 2, "number of steps = 48318382440"),
     ];
     for (data, arguments, code, message) in cases {
         let output = dp(&[&["train", "--data", data][..], PRIVATE, arguments].concat());
@@ -159,6 +172,26 @@ fn refuses_with_the_place_and_a_remedy() {
         assert!(text(&output.stderr).contains(message), "{message}: {}", text(&output.stderr));
     }
     assert!(text(&dp(&["train"]).stderr).contains("no privacy budget"));
+}
+
+/// Two data sets that differ in one private row: without noise in the way (a seed that is public), nothing but the model
+/// may differ, and scores only where public examples were named for them.
+#[test]
+fn private_rows_are_not_scored() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = table(directory.path());
+    let base = ["train", "--data", &data, "--batch", "10", "--strategy", "sqrt", "--json"];
+    let with = |more: &[&str]| json(&dp(&[&base[..], COLUMNS, PRIVATE, more].concat()));
+    let unscored = with(&[]);
+    assert_eq!(unscored["training_examples"], 60, "nobody is held back unasked");
+    assert!(unscored.get("test_accuracy").is_none() && unscored["epochs"][0].get("loss").is_none());
+    let public = directory.path().join("public.csv").to_str().unwrap().to_owned();
+    fs::write(&public, "a,answer,b\n1,no,50\n50,yes,1\n2,no,40\n").unwrap();
+    let scored = with(&["--test", &public]);
+    assert_eq!((&scored["training_examples"], &scored["test_examples"]), (&60.into(), &3.into()));
+    assert!(scored["test_accuracy"].is_number());
+    assert!(scored["not_protected"].to_string().contains("public.csv"), "{scored}");
+    assert!(!unscored["not_protected"].to_string().contains("scored"), "{unscored}");
 }
 
 #[test]

@@ -93,6 +93,14 @@ pub enum Error {
         /// Why not.
         reason: &'static str,
     },
+    /// The file of a saved model cannot be used.
+    #[error("`{path}`: {reason}")]
+    ModelFile {
+        /// The file.
+        path: String,
+        /// Why not.
+        reason: String,
+    },
     /// The mechanism refused.
     #[error(transparent)]
     Mechanism(#[from] dp_mechanisms::Error),

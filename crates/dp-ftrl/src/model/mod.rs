@@ -88,6 +88,9 @@ pub struct Network {
     activation: Activation,
 }
 
+/// The largest network: every buffer of a training is as long, and there are up to forty of them.
+pub const MOST_PARAMETERS: usize = 1 << 24;
+
 /// Buffers for one example on its way through a [`Network`]. Wiped when they are dropped.
 #[derive(Clone)]
 pub struct Workspace {
@@ -116,7 +119,7 @@ impl Network {
     /// A network with the given numbers of hidden units, one per hidden layer.
     ///
     /// # Errors
-    /// A width of zero, or fewer than two classes.
+    /// A width of zero, fewer than two classes, or more than [`MOST_PARAMETERS`].
     pub fn new(inputs: usize, hidden: &[usize], classes: usize, activation: Activation) -> Result<Self> {
         let mut widths = vec![inputs];
         widths.extend_from_slice(hidden);
@@ -131,6 +134,16 @@ impl Network {
             });
         }
         widths.push(classes);
+        let layer = |pair: &[usize]| pair[0].checked_add(1)?.checked_mul(pair[1]);
+        let parameters = widths.windows(2).try_fold(0_usize, |sum, pair| sum.checked_add(layer(pair)?));
+        if parameters.is_none_or(|parameters| parameters > MOST_PARAMETERS) {
+            let layer = |pair: &[usize]| (pair[0] as f64 + 1.0) * pair[1] as f64;
+            return Err(Error::OutOfRange {
+                what: "the number of parameters of the network",
+                value: widths.windows(2).map(layer).sum(),
+                range: "at most 2^24 = 16777216; train larger models in shards",
+            });
+        }
         Ok(Self { widths, activation })
     }
 

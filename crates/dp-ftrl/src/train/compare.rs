@@ -124,9 +124,9 @@ impl Comparison<'_> {
             let trainer = Trainer::new(self.network.clone(), self.train, settings)?;
             // Far from the numbers of the orders, whose generator is the same.
             let mut training = start(&trainer, !run)?;
-            while training.advance(self.test)? {}
+            while training.advance(Some(self.test))? {}
             done();
-            Ok(training.epochs().last().map_or(0.0, |epoch| epoch.accuracy))
+            Ok(training.epochs().last().and_then(|epoch| epoch.accuracy).unwrap_or_default())
         };
         Ok(Accuracy { runs: (0..self.runs).into_par_iter().map(run).collect::<Result<_>>()? })
     }

@@ -8,17 +8,19 @@ use super::Training;
 use crate::data::Examples;
 use crate::error::Result;
 
-/// How the model did on the test examples after an epoch.
+/// A finished epoch, and how the model did on the test examples after it, if there are any.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Epoch {
     /// The epoch, counted from 1.
     pub epoch: usize,
     /// Steps taken by then.
     pub steps: usize,
-    /// The share of test examples whose label is the most likely class.
-    pub accuracy: f64,
-    /// The mean loss of the test examples.
-    pub loss: f64,
+    /// The share of test examples whose label is the most likely class; none without test examples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<f64>,
+    /// The mean loss of the test examples; none without them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss: Option<f64>,
     /// How long the epoch took, scoring included.
     pub seconds: f64,
 }
@@ -27,10 +29,15 @@ impl Training<'_> {
     /// Takes one step, as [`Training::step_forward`], and scores the model on test examples where it ends an epoch. Says
     /// whether there was a step left to take.
     ///
+    /// # Privacy
+    /// A score is exact: nothing protects the test examples, so they must not be private.
+    ///
     /// # Errors
     /// As [`Training::step_forward`]; test examples of another shape.
-    pub fn advance(&mut self, test: &Examples) -> Result<bool> {
-        self.network.check_examples(test)?;
+    pub fn advance(&mut self, test: Option<&Examples>) -> Result<bool> {
+        if let Some(test) = test {
+            self.network.check_examples(test)?;
+        }
         // A crash may have come between an epoch's last step and its score.
         self.score_finished_epoch(test)?;
         let advanced = self.step_forward()?;
@@ -42,7 +49,7 @@ impl Training<'_> {
     ///
     /// # Errors
     /// As [`Training::advance`].
-    pub fn run(&mut self, test: &Examples) -> Result<&[Epoch]> {
+    pub fn run(&mut self, test: Option<&Examples>) -> Result<&[Epoch]> {
         while self.advance(test)? {}
         Ok(&self.epochs)
     }
@@ -52,13 +59,14 @@ impl Training<'_> {
         &self.epochs
     }
 
-    fn score_finished_epoch(&mut self, test: &Examples) -> Result<()> {
+    fn score_finished_epoch(&mut self, test: Option<&Examples>) -> Result<()> {
         let (steps, per_epoch) = (self.step(), self.batches.per_epoch());
         let epoch = self.epochs.len() + 1;
         if steps == epoch * per_epoch {
-            let score = self.network.score(self.parameters(), test)?;
+            let score = test.map(|test| self.network.score(self.parameters(), test)).transpose()?;
             let seconds = self.epoch_started.elapsed().as_secs_f64();
-            self.epochs.push(Epoch { epoch, steps, accuracy: score.accuracy, loss: score.loss, seconds });
+            let (accuracy, loss) = (score.map(|score| score.accuracy), score.map(|score| score.loss));
+            self.epochs.push(Epoch { epoch, steps, accuracy, loss, seconds });
             self.epoch_started = Instant::now();
         }
         Ok(())

@@ -2,8 +2,8 @@
 //!
 //! # What is guaranteed
 //! The model after every step, all of them together, satisfies the budget for every *training* example; see
-//! [`Training`]. Accuracy and loss are measured on *test* examples only: a score on training data would be a statistic of
-//! it that no noise covers. Test examples are not protected by anything, so they must not be private.
+//! [`Training`]. Accuracy and loss are measured on *test* examples, if there are any: a score on training data would be a
+//! statistic of it that no noise covers. Test examples are not protected by anything, so they must not be private.
 //!
 //! Settings are public. Choosing them by trying several on private data and keeping the best would release the choice;
 //! choose them on public data of the same kind.
@@ -53,6 +53,7 @@
 
 mod compare;
 mod history;
+mod saved;
 mod source;
 
 use std::fmt;
@@ -70,6 +71,7 @@ use zeroize::Zeroizing;
 
 pub use compare::{Accuracy, Comparison, Contestant, Estimate};
 pub use history::Epoch;
+pub use saved::{ModelFile, SavedModel};
 
 use crate::data::{DataError, Examples};
 use crate::error::{Error, Result, check_positive};
@@ -130,7 +132,7 @@ pub struct Privacy {
 /// let strategy = trainer.strategy(Method::Sqrt, Aim::Sums)?;
 /// let privacy = Privacy { strategy, relation: Relation::ZeroOut, budget: Budget::approximate(8.0, 1e-5)? };
 /// let mut training = trainer.start(&privacy)?;
-/// training.run(&test)?;
+/// training.run(Some(&test))?;
 /// assert_eq!((training.step(), training.epochs().len()), (24, 1));
 /// # Ok::<(), dp_ftrl::Error>(())
 /// ```
@@ -167,23 +169,8 @@ pub struct Training<'a> {
     sum: Vec<f64>,
     epochs: Vec<Epoch>,
     epoch_started: Instant,
-}
-
-/// A model between two steps as it is saved beside the sealed state of its noise. Everything in it has been released.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct SavedModel {
-    settings: Settings,
-    examples: usize,
-    step: usize,
-    optimizer: Vec<f64>,
-    epochs: Vec<Epoch>,
-}
-
-impl SavedModel {
-    /// The number of steps that the model has taken.
-    pub fn step(&self) -> usize {
-        self.step
-    }
+    /// Where the model is kept beside the state of its noise.
+    file: Option<ModelFile>,
 }
 
 /// What one core needs to sum its part of a batch. Private data passes through it, and is wiped in the end.
@@ -193,6 +180,10 @@ struct Part {
     gradient: Zeroizing<Vec<f64>>,
 }
 
+/// A training takes at most this many steps: strategies keep numbers for each of them.
+const MOST_STEPS: usize = 1 << 24;
+/// The noise of a training keeps at most this many numbers, of eight bytes each.
+const MOST_NOISE: usize = 1 << 28;
 /// A core sums at least this many gradients before another one helps.
 const EXAMPLES_PER_PART: usize = 32;
 /// A batch is cut into at most this many parts, each with two buffers of the model's size.
@@ -210,6 +201,13 @@ impl<'a> Trainer<'a> {
         network.check_examples(examples)?;
         Clipping::flat(settings.clip)?;
         let batches = CyclicBatches::new(examples.len(), settings.batch, settings.epochs)?;
+        if batches.steps() > MOST_STEPS {
+            return Err(Error::OutOfRange {
+                what: "number of steps",
+                value: batches.steps() as f64,
+                range: "at most 2^24 = 16777216; use larger batches or fewer epochs",
+            });
+        }
         // Gradients are summed, not averaged: the public batch size goes into the rate.
         let rate = check_positive("learning rate", settings.rate)? / settings.batch as f64;
         let optimizer =
@@ -274,19 +272,21 @@ impl<'a> Trainer<'a> {
     }
 
     /// Private training that survives crashes: continues the state in the file and the model saved beside it, or starts
-    /// both. Store what [`Training::save`] returns after every step; a crash between the state's step and the model's is
-    /// made up for. Noise from a `seed` can be repeated by anybody who knows it: **not private**, for tests.
+    /// both. The model is saved after every step; a crash between the state's step and the model's is made up for, and
+    /// what was made up is saved before the next step. Noise from a `seed` can be repeated by anybody who knows it: **not
+    /// private**, for tests.
     ///
     /// # Errors
     /// A state or model of other settings, data or budget; a model that is missing or older than the state by more than
-    /// one step; what [`DurableGradients::open`] refuses.
+    /// one step; what [`DurableGradients::open`] and [`ModelFile`] refuse.
     pub fn resume(
         &self,
         privacy: &Privacy,
         file: StateFile,
         seed: Option<u64>,
-        saved: Option<SavedModel>,
+        model: ModelFile,
     ) -> Result<Training<'a>> {
+        let saved = model.read()?;
         let (plan, clipping, dimension) = (self.plan(privacy)?, self.clipping()?, self.network.parameters());
         let seed = match seed {
             None => Seed::from_system()?,
@@ -305,15 +305,18 @@ impl<'a> Trainer<'a> {
         if saved.step + 1 == released {
             training.source.last_finished(&mut training.sum)?;
             training.optimizer.update(&training.sum)?;
+            // The state forgets this step at the next one: a model that stayed behind could never catch up.
+            model.write(&training.save())?;
         }
-        if training.step() == released {
-            Ok(training)
-        } else {
-            Err(Error::SavedModel { reason: "it does not belong to the step of the saved noise" })
+        if training.step() != released {
+            return Err(Error::SavedModel { reason: "it does not belong to the step of the saved noise" });
         }
+        training.file = Some(model);
+        Ok(training)
     }
 
     fn start_seeded(&self, privacy: &Privacy, seed: Seed) -> Result<Training<'a>> {
+        self.check_strategy(privacy.strategy.as_ref())?;
         let participation = self.batches.participation();
         let gradients = PrivateGradients::new(
             Arc::clone(&privacy.strategy),
@@ -324,27 +327,34 @@ impl<'a> Trainer<'a> {
             privacy.budget,
             seed,
         )?;
-        self.check_steps(&privacy.strategy)?;
         self.training(Source::Private(Box::new(gradients)))
     }
 
     fn plan(&self, privacy: &Privacy) -> Result<Plan> {
-        self.check_steps(&privacy.strategy)?;
+        self.check_strategy(privacy.strategy.as_ref())?;
         let strategy = Arc::clone(&privacy.strategy);
         let participation = self.batches.participation();
         gradients::plan(strategy, &self.clipping()?, privacy.relation, participation, privacy.budget)
     }
 
-    /// Refuses a strategy that would run out of noise before the end, or was fitted to another run.
-    fn check_steps(&self, strategy: &Arc<dyn Strategy>) -> Result<()> {
-        if strategy.steps() == self.batches.steps() {
-            return Ok(());
+    /// Refuses a strategy that would run out of noise before the end, was fitted to another run, or does not fit in memory.
+    fn check_strategy(&self, strategy: &dyn Strategy) -> Result<()> {
+        if strategy.steps() != self.batches.steps() {
+            return Err(Error::OutOfRange {
+                what: "number of steps of the strategy",
+                value: strategy.steps() as f64,
+                range: "the number of steps of the training",
+            });
         }
-        Err(Error::OutOfRange {
-            what: "number of steps of the strategy",
-            value: strategy.steps() as f64,
-            range: "the number of steps of the training",
-        })
+        let memory = strategy.memory(self.network.parameters());
+        if memory > MOST_NOISE {
+            return Err(Error::OutOfRange {
+                what: "the numbers that the noise keeps for all parameters",
+                value: memory as f64,
+                range: "at most 2^28; use blt, scaled-blt or binary-tree, or a smaller model",
+            });
+        }
+        Ok(())
     }
 
     fn clipping(&self) -> Result<Clipping> {
@@ -374,6 +384,7 @@ impl<'a> Trainer<'a> {
             sum: vec![0.0; dimension],
             epochs: Vec::new(),
             epoch_started: Instant::now(),
+            file: None,
         })
     }
 }
@@ -399,6 +410,9 @@ impl Training<'_> {
         self.add_gradients(batch)?;
         self.source.finish(&mut self.sum)?;
         self.optimizer.update(&self.sum)?;
+        if let Some(file) = &self.file {
+            file.write(&self.save())?;
+        }
         Ok(true)
     }
 
@@ -422,8 +436,8 @@ impl Training<'_> {
         self.source.plan()
     }
 
-    /// The model as it stands, to be saved beside the state of the noise; see [`Trainer::resume`].
-    pub fn save(&self) -> SavedModel {
+    /// The model as it stands.
+    fn save(&self) -> SavedModel {
         SavedModel {
             settings: self.settings,
             examples: self.examples.len(),

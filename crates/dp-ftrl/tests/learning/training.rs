@@ -2,7 +2,7 @@
 
 use dp_ftrl::data::{Examples, digits};
 use dp_ftrl::model::{Activation, Network};
-use dp_ftrl::train::{Aim, Comparison, Contestant, Privacy, SavedModel, Settings, Trainer};
+use dp_ftrl::train::{Aim, Comparison, Contestant, ModelFile, Privacy, Settings, Trainer};
 use dp_ftrl::{Clipping, Error, iterates};
 use dp_mechanisms::{Budget, Participation, Relation, StateFile};
 
@@ -51,12 +51,12 @@ fn without_noise_both_models_beat_the_nearest_mean() {
     for network in [logistic(), network] {
         let trainer = Trainer::new(network, &train, settings).unwrap();
         let mut training = trainer.start_without_privacy().unwrap();
-        let epochs = training.run(&test).unwrap().to_vec();
+        let epochs = training.run(Some(&test)).unwrap().to_vec();
         assert_eq!(epochs.iter().map(|epoch| epoch.steps).collect::<Vec<_>>(), [360, 720, 1080, 1440]);
         let last = epochs[3];
-        assert!(last.accuracy > baseline, "{} against {baseline}", last.accuracy);
+        assert!(last.accuracy.unwrap() > baseline, "{last:?} against {baseline}");
         // An untrained model has a loss of ln 10.
-        assert!(last.loss < 10.0_f64.ln() / 4.0, "{}", last.loss);
+        assert!(last.loss.unwrap() < 10.0_f64.ln() / 4.0, "{last:?}");
         assert!(training.plan().is_none());
     }
 }
@@ -160,6 +160,8 @@ fn the_number_of_cores_and_of_repetitions_changes_nothing() {
     assert_ne!(secret(), secret());
 }
 
+/// A crash may come between the step of the noise and that of the model, in any of the lives of a training and in all of
+/// them: every pattern of where each life ends, for three lives and up to three steps in each, then an undisturbed rest.
 #[test]
 fn continued_training_equals_uninterrupted_training() {
     let (train, test) = (few_digits(42), few_digits(10));
@@ -167,49 +169,73 @@ fn continued_training_equals_uninterrupted_training() {
     let trainer = Trainer::new(logistic(), &train, settings).unwrap();
     let privacy = privacy(&trainer, "sqrt", Aim::Sums);
     let mut whole = trainer.start_reproducible(&privacy, 3).unwrap();
-    whole.run(&test).unwrap();
+    whole.run(Some(&test)).unwrap();
     assert_eq!(whole.step(), 12);
-
-    let directory = tempfile::tempdir().unwrap();
-    let state = |name: &str| StateFile::open(&directory.path().join(name), None).unwrap();
-    let resume =
-        |name: &str, saved: Option<SavedModel>| trainer.resume(&privacy, state(name), Some(3), saved);
-    let mut saved = None;
-    for interruption in 0.. {
-        let mut training = resume("state", saved.clone()).unwrap();
-        let mut left = false;
-        for step in 0..3 {
-            left = training.advance(&test).unwrap();
-            // Every other crash comes between a step of the noise and that of the model.
-            if interruption % 2 == 0 || step < 2 {
-                saved = Some(training.save());
+    let accuracies = |epochs: &[dp_ftrl::train::Epoch]| {
+        epochs.iter().map(|epoch| (epoch.steps, epoch.accuracy, epoch.loss)).collect::<Vec<_>>()
+    };
+    // A life takes 1 to 3 steps and ends after the model was saved or just before.
+    let lives: Vec<(usize, bool)> = (1..=3).flat_map(|steps| [(steps, true), (steps, false)]).collect();
+    for pattern in 0..lives.len().pow(3) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state");
+        let file = ModelFile::beside(&path);
+        let resume = || {
+            trainer.resume(&privacy, StateFile::open(&path, None).unwrap(), Some(3), file.clone()).unwrap()
+        };
+        for life in [pattern % 6, pattern / 6 % 6, pattern / 36] {
+            let (steps, saved) = lives[life];
+            let mut training = resume();
+            for step in 1..=steps {
+                let before = std::fs::read(file.path());
+                training.advance(Some(&test)).unwrap();
+                if step == steps && !saved {
+                    match before {
+                        Ok(bytes) => std::fs::write(file.path(), bytes).unwrap(),
+                        Err(_) => std::fs::remove_file(file.path()).unwrap(),
+                    }
+                }
             }
         }
-        if !left {
-            let accuracies = |epochs: &[dp_ftrl::train::Epoch]| {
-                epochs.iter().map(|epoch| (epoch.steps, epoch.accuracy, epoch.loss)).collect::<Vec<_>>()
-            };
-            assert_eq!(training.parameters(), whole.parameters());
-            assert_eq!(accuracies(training.epochs()), accuracies(whole.epochs()));
-            break;
-        }
+        let mut training = resume();
+        training.run(Some(&test)).unwrap();
+        assert_eq!(training.parameters(), whole.parameters(), "{pattern}");
+        assert_eq!(accuracies(training.epochs()), accuracies(whole.epochs()), "{pattern}");
     }
+}
 
-    // The noise is at step 2; the model may be there or one step behind.
-    let mut training = resume("other", None).unwrap();
-    let start = training.save();
+#[test]
+fn a_model_of_another_step_or_training_is_refused() {
+    let train = few_digits(42);
+    let settings = Settings { epochs: 2, batch: 8, ..SETTINGS };
+    let trainer = Trainer::new(logistic(), &train, settings).unwrap();
+    let privacy = privacy(&trainer, "sqrt", Aim::Sums);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state");
+    let file = ModelFile::beside(&path);
+    let resume = |trainer: &Trainer<'_>| {
+        let state = StateFile::open(&path, None).unwrap();
+        trainer.resume(&privacy, state, Some(3), file.clone()).map(|training| training.step())
+    };
+    let state = StateFile::open(&path, None).unwrap();
+    let mut training = trainer.resume(&privacy, state, Some(3), file.clone()).unwrap();
+    training.step_forward().unwrap();
+    let first = std::fs::read(file.path()).unwrap();
     training.step_forward().unwrap();
     training.step_forward().unwrap();
-    let model = training.save();
+    let third = std::fs::read(file.path()).unwrap();
     drop(training);
-    let refused = |saved: Option<SavedModel>| matches!(resume("other", saved), Err(Error::SavedModel { .. }));
-    assert!(refused(Some(start)), "two steps behind");
-    assert!(refused(None), "no model at all");
-    assert!(resume("other", Some(model.clone())).is_ok());
-    let other = Settings { order: 2, ..settings };
-    let other = Trainer::new(logistic(), &train, other).unwrap();
-    let other = other.resume(&privacy, state("other"), Some(3), Some(model));
-    assert!(matches!(other, Err(Error::SavedModel { .. })), "another order breaks the participation");
+    let refused = |trainer: &Trainer<'_>| matches!(resume(trainer), Err(Error::SavedModel { .. }));
+    std::fs::write(file.path(), &first).unwrap();
+    assert!(refused(&trainer), "two steps behind");
+    std::fs::remove_file(file.path()).unwrap();
+    assert!(refused(&trainer), "no model at all");
+    std::fs::write(file.path(), "{}").unwrap();
+    assert!(matches!(resume(&trainer), Err(Error::ModelFile { .. })), "no model");
+    std::fs::write(file.path(), &third).unwrap();
+    assert_eq!(resume(&trainer), Ok(3));
+    let other = Trainer::new(logistic(), &train, Settings { order: 2, ..settings }).unwrap();
+    assert!(refused(&other), "another order breaks the participation");
 }
 
 #[test]
@@ -255,10 +281,32 @@ fn what_does_not_fit_is_refused() {
     let trainer = Trainer::new(logistic(), &train, SETTINGS).unwrap();
     let longer = Trainer::new(logistic(), &train, Settings { epochs: 2, ..SETTINGS }).unwrap();
     assert!(trainer.start_reproducible(&privacy(&longer, "sqrt", Aim::Sums), 1).is_err());
-    let state = StateFile::open(&tempfile::tempdir().unwrap().path().join("state"), None).unwrap();
-    assert!(trainer.resume(&privacy(&longer, "sqrt", Aim::Sums), state, None, None).is_err());
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state");
+    let (state, model) = (StateFile::open(&path, None).unwrap(), ModelFile::beside(&path));
+    assert!(trainer.resume(&privacy(&longer, "sqrt", Aim::Sums), state, None, model).is_err());
+    // So many steps that strategies could not keep a number for each of them.
+    let endless = Settings { epochs: 134_217_729, ..SETTINGS };
+    let refused = Trainer::new(logistic(), &train, endless).unwrap_err();
+    assert!(matches!(refused, Error::OutOfRange { what: "number of steps", .. }), "{refused}");
     let mut training = trainer.start_without_privacy().unwrap();
     let other = Examples::new(3, 10).unwrap();
-    assert!(training.advance(&other).is_err());
+    assert!(training.advance(Some(&other)).is_err());
     assert_eq!(training.step(), 0);
+}
+
+#[test]
+fn models_and_noise_that_cannot_fit_are_refused_with_their_size() {
+    let huge = |hidden: &[usize]| Network::new(64, hidden, 10, Activation::Tanh);
+    for hidden in [&[1_000_000_000_000_000_000][..], &[100_000_000], &[usize::MAX], &[5000, 5000]] {
+        let refused = huge(hidden).unwrap_err();
+        assert!(matches!(refused, Error::OutOfRange { value, .. } if value > 2.0_f64.powi(24)), "{refused}");
+    }
+    assert!(huge(&[4000, 4000]).is_ok());
+    // A square root keeps every step of every parameter: 1.6e7 parameters for 20 steps are 3.2e8 numbers.
+    let train = few_digits(20);
+    let trainer =
+        Trainer::new(huge(&[4000, 3900]).unwrap(), &train, Settings { batch: 1, ..SETTINGS }).unwrap();
+    let refused = trainer.start_reproducible(&privacy(&trainer, "sqrt", Aim::Sums), 1).unwrap_err();
+    assert!(matches!(refused, Error::OutOfRange { value, .. } if value > 3e8), "{refused}");
 }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
 use clap::Args;
+use dp_ftrl::data::Examples;
 use dp_ftrl::train::{Accuracy, Aim, Comparison, Contestant, Trainer};
 use dp_mechanisms::{Budget, Relation, Strategy};
 use serde::Serialize;
 
-use super::{Learning, progress, spinner};
+use super::{Learning, hold_back, progress, spinner};
 use crate::arguments::{self, Usage};
 use crate::output::{self, Table};
 use crate::plot::{self, Dots, Measured};
@@ -46,6 +47,9 @@ pub(crate) struct Compare {
     /// Draw accuracy against ε
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
+    /// Choose settings with this: the last ROWS training examples take the place of the test examples
+    #[arg(long, value_name = "ROWS")]
+    validation_rows: Option<usize>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -83,7 +87,7 @@ struct Cell {
 
 impl Compare {
     pub(crate) fn run(&self) -> Result<()> {
-        let (train, test) = self.learning.examples()?;
+        let (train, test) = self.examples()?;
         let network = self.learning.network(&train)?;
         let trainer =
             Trainer::new(network.clone(), &train, self.learning.settings()).map_err(Usage::error)?;
@@ -122,6 +126,18 @@ impl Compare {
             self.draw(path, &report)?;
         }
         if self.json { output::json(&report) } else { self.print(&report) }
+    }
+
+    /// The examples to train with, and those to score with.
+    fn examples(&self) -> Result<(Examples, Examples)> {
+        let (train, test) = self.learning.examples()?;
+        match (self.validation_rows, test) {
+            (Some(rows), _) => hold_back(train, rows),
+            (None, Some(test)) => Ok((train, test)),
+            (None, None) => Err(Usage::error(
+                "a comparison scores its models; name examples for it by --test or --test-rows",
+            )),
+        }
     }
 
     fn rows(&self, accuracies: &[Vec<Accuracy>]) -> Vec<Row> {

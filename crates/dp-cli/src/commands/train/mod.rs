@@ -5,7 +5,7 @@ mod run;
 
 use std::fs::File;
 use std::io::IsTerminal;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -35,12 +35,14 @@ struct Learning {
     /// outside are moved to the nearest bound
     #[arg(long, value_name = "LO:HI,…", value_delimiter = ',', value_parser = arguments::bounds, allow_hyphen_values = true)]
     bounds: Vec<(f64, f64)>,
-    /// The last rows of a CSV file are for testing and NOT protected [default: a fifth of the rows]
+    /// Public examples to test with, in the columns of the CSV file that is learned from: they are scored without noise,
+    /// and NOT protected
+    #[arg(long, value_name = "FILE.csv", conflicts_with = "test_rows")]
+    test: Option<PathBuf>,
+    /// Take the last ROWS of the CSV file away from training and test with them: they are scored without noise, and NOT
+    /// protected
     #[arg(long, value_name = "ROWS")]
     test_rows: Option<usize>,
-    /// Choose settings with this: the last ROWS training examples take the place of the test examples
-    #[arg(long, value_name = "ROWS")]
-    validation_rows: Option<usize>,
     /// The model
     #[arg(long, value_enum, default_value = "logistic")]
     model: Model,
@@ -79,22 +81,14 @@ enum Model {
 }
 
 impl Learning {
-    /// The examples to train with, and those to test with.
-    fn examples(&self) -> Result<(Examples, Examples)> {
-        let (train, test) = self.all_examples()?;
-        let Some(rows) = self.validation_rows else { return Ok((train, test)) };
-        match train.len().checked_sub(rows) {
-            Some(rest) if rest > 0 && rows > 0 => Ok(train.split_at(rest)?),
-            _ => Err(Usage::error(format!(
-                "{rows} of {} training examples cannot be held back; leave at least one for each purpose",
-                train.len()
-            ))),
-        }
-    }
-
-    fn all_examples(&self) -> Result<(Examples, Examples)> {
+    /// The examples to train with, and those to test with, if there are any.
+    fn examples(&self) -> Result<(Examples, Option<Examples>)> {
         if self.data == "digits" {
-            return Ok(digits()?);
+            if self.test.is_some() || self.test_rows.is_some() {
+                return Err(Usage::error("the digits come with test examples of their own"));
+            }
+            let (train, test) = digits()?;
+            return Ok((train, Some(test)));
         }
         if self.classes.is_empty() || self.bounds.is_empty() {
             return Err(Usage::error(
@@ -102,19 +96,61 @@ impl Learning {
                  data would be released without noise",
             ));
         }
-        let name = format!("`{}`", self.data);
-        let file = File::open(Path::new(&self.data)).with_context(|| format!("cannot read {name}"))?;
+        let examples = self.read(Path::new(&self.data))?;
+        match (&self.test, self.test_rows) {
+            (None, None) => Ok((examples, None)),
+            (Some(file), _) => {
+                let test = self.read(file)?;
+                if test.width() != examples.width() {
+                    return Err(Usage::error(format!(
+                        "`{}` has {} features and `{}` has {}; test with the columns that are learned from",
+                        file.display(),
+                        test.width(),
+                        self.data,
+                        examples.width()
+                    )));
+                }
+                Ok((examples, Some(test)))
+            }
+            (None, Some(rows)) => {
+                let (train, test) = hold_back(examples, rows)?;
+                Ok((train, Some(test)))
+            }
+        }
+    }
+
+    fn read(&self, path: &Path) -> Result<Examples> {
+        let name = format!("`{}`", path.display());
+        let file = File::open(path).with_context(|| format!("cannot read {name}"))?;
         let table =
             Table { label: self.label.clone(), classes: self.classes.clone(), bounds: self.bounds.clone() };
-        let examples = table.read(file).with_context(|| name.clone())?;
-        let test = self.test_rows.unwrap_or(examples.len().div_ceil(5));
-        match examples.len().checked_sub(test) {
-            Some(train) if train > 0 && test > 0 => Ok(examples.split_at(train)?),
-            _ => Err(Usage::error(format!(
-                "{name} has {} rows, of which {test} cannot be for testing; leave at least one for each purpose",
-                examples.len()
-            ))),
+        table.read(file).with_context(|| name)
+    }
+
+    /// What the guarantee of a training does not cover.
+    fn not_protected(&self) -> Vec<String> {
+        let mut list = vec![
+            "the number of training examples, their columns, and every setting of this command".to_owned(),
+            "a person with several rows: each row is protected by itself".to_owned(),
+        ];
+        if let Some(file) = &self.test {
+            list.push(format!("the test examples in `{}`, scored without noise", file.display()));
         }
+        if let Some(rows) = self.test_rows {
+            list.push(format!("the last {rows} rows of `{}`, scored without noise", self.data));
+        }
+        list
+    }
+
+    /// Whether there are test examples to score with.
+    fn scores(&self) -> bool {
+        self.data == "digits" || self.test.is_some() || self.test_rows.is_some()
+    }
+
+    /// The files that are read.
+    fn inputs(&self) -> impl Iterator<Item = &Path> {
+        let data = (self.data != "digits").then(|| Path::new(&self.data));
+        data.into_iter().chain(self.test.as_deref())
     }
 
     /// The model for the examples.
@@ -135,6 +171,17 @@ impl Learning {
             clip: self.clip,
             order: self.order,
         }
+    }
+}
+
+/// The first examples, and the last `rows` of them.
+fn hold_back(examples: Examples, rows: usize) -> Result<(Examples, Examples)> {
+    match examples.len().checked_sub(rows) {
+        Some(rest) if rest > 0 && rows > 0 => Ok(examples.split_at(rest)?),
+        _ => Err(Usage::error(format!(
+            "{rows} of {} rows cannot be held back; leave at least one for each purpose",
+            examples.len()
+        ))),
     }
 }
 

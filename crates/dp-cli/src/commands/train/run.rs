@@ -1,12 +1,12 @@
 //! `dp train`: one training, with a guarantee.
 
-use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
-use dp_ftrl::train::{Aim, Epoch, Privacy, SavedModel, Trainer, Training};
+use dp_ftrl::data::Examples;
+use dp_ftrl::train::{Aim, Epoch, ModelFile, Privacy, Trainer, Training};
 use dp_mechanisms::budget::Kind;
 use dp_mechanisms::{Participation, Plan, Relation, StateFile};
 use serde::Serialize;
@@ -22,7 +22,7 @@ use crate::plot::{self, Curve, Panel};
 /// batch, correlated over the steps so that it cancels in the model. The models after all steps together satisfy the
 /// budget for every training example.
 ///
-/// Scores are measured on test examples, which nothing protects. With --state the run can be interrupted at any time,
+/// Scores are measured on test examples, which nothing protects: name public ones by --test, or leave them out. With --state the run can be interrupted at any time,
 /// even killed, and continued with the same command.
 #[derive(Args)]
 pub(crate) struct Train {
@@ -78,9 +78,13 @@ impl Correlated {
 struct Report<'a> {
     strategy: &'a str,
     guarantee: String,
+    /// What the guarantee does not cover.
+    not_protected: Vec<String>,
     private: bool,
     training_examples: usize,
-    test_examples: usize,
+    /// The number of test examples, none where nothing was scored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    test_examples: Option<usize>,
     parameters: usize,
     steps: usize,
     participation: Participation,
@@ -91,7 +95,8 @@ struct Report<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     sigma: Option<f64>,
     epochs: &'a [Epoch],
-    test_accuracy: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    test_accuracy: Option<f64>,
 }
 
 /// The trained model, as it is written to a file.
@@ -101,6 +106,7 @@ struct Model<'a> {
     layers: &'a [usize],
     activation: String,
     guarantee: &'a str,
+    not_protected: &'a [String],
     parameters: &'a [f64],
 }
 
@@ -109,6 +115,7 @@ impl Train {
         if self.reproducible_seed.is_some() {
             eprintln!("warning: --reproducible-seed makes a model that is NOT PRIVATE");
         }
+        self.check_files()?;
         let (train, test) = self.learning.examples()?;
         let network = self.learning.network(&train)?;
         let trainer = Trainer::new(network, &train, self.learning.settings()).map_err(Usage::error)?;
@@ -116,33 +123,32 @@ impl Train {
 
         let bar = progress(trainer.batches().steps(), "steps");
         bar.set_position(training.step() as u64);
-        while training.advance(&test)? {
-            if let Some(state) = &self.state {
-                save(&model_path(state), &training.save())?;
-            }
+        while training.advance(test.as_ref())? {
             bar.inc(1);
             if let Some(epoch) = training.epochs().last() {
-                bar.set_message(format!("(epoch {}: {})", epoch.epoch, percent(epoch.accuracy)));
+                let accuracy = epoch.accuracy.map(|accuracy| format!(": {}", percent(accuracy)));
+                bar.set_message(format!("(epoch {}{})", epoch.epoch, accuracy.unwrap_or_default()));
             }
         }
         bar.finish_and_clear();
 
         let plan = training.plan();
         let guarantee = self.guarantee(plan, trainer.batches().participation());
+        let not_protected = self.learning.not_protected();
         if let Some(path) = &self.output {
             let network = trainer.network();
             let model = Model {
                 layers: network.widths(),
                 activation: self.learning.activation.to_string(),
                 guarantee: &guarantee,
+                not_protected: &not_protected,
                 parameters: training.parameters(),
             };
             let text = serde_json::to_string(&model)?;
             fs::write(path, text).with_context(|| format!("cannot write `{}`", path.display()))?;
         }
-        if let Some(path) = &self.plot {
-            let untrained =
-                trainer.network().score(&trainer.network().initial(self.learning.order), &test)?;
+        if let (Some(path), Some(test)) = (&self.plot, &test) {
+            let untrained = trainer.network().score(&trainer.network().initial(self.learning.order), test)?;
             let title = match plan {
                 None => "no noise, NOT PRIVATE".to_owned(),
                 Some(plan) => format!("noise: {}, {}", plan.strategy().name(), budget(plan)),
@@ -153,9 +159,10 @@ impl Train {
         let report = Report {
             strategy: plan.map_or("none", |plan| plan.strategy().name()),
             guarantee,
+            not_protected,
             private: plan.is_some() && self.reproducible_seed.is_none(),
             training_examples: train.len(),
-            test_examples: test.len(),
+            test_examples: test.as_ref().map(Examples::len),
             parameters: trainer.network().parameters(),
             steps: trainer.batches().steps(),
             participation: trainer.batches().participation(),
@@ -164,7 +171,7 @@ impl Train {
                 .and_then(|plan| plan.standard_deviation(plan.steps())),
             sigma: plan.map(Plan::sigma),
             epochs: training.epochs(),
-            test_accuracy: training.epochs().last().map_or(0.0, |epoch| epoch.accuracy),
+            test_accuracy: training.epochs().last().and_then(|epoch| epoch.accuracy),
         };
         if self.json { output::json(&report) } else { print(&report) }
     }
@@ -192,10 +199,23 @@ impl Train {
             (None, Some(seed)) => Ok(trainer.start_reproducible(&privacy, seed)?),
             (Some(state), seed) => {
                 let file = StateFile::open(state, self.state_key.as_deref())?;
-                let saved = load(&model_path(state))?;
-                Ok(trainer.resume(&privacy, file, seed, saved)?)
+                Ok(trainer.resume(&privacy, file, seed, ModelFile::beside(state))?)
             }
         }
+    }
+
+    /// Refuses, before anything is opened, to write over what is read and to draw what nobody scores.
+    fn check_files(&self) -> Result<()> {
+        let written = [&self.output, &self.plot, &self.state].into_iter().flatten();
+        for path in written {
+            if self.learning.inputs().any(|input| same_file(input, path)) {
+                return Err(Usage::error(format!("`{}` would be read and written over", path.display())));
+            }
+        }
+        if self.plot.is_some() && !self.learning.scores() {
+            return Err(Usage::error("--plot draws scores; name public examples for them by --test"));
+        }
+        Ok(())
     }
 
     /// What was guaranteed, in one sentence.
@@ -242,25 +262,29 @@ fn print(report: &Report) -> Result<()> {
     for epoch in report.epochs {
         table.row(vec![
             epoch.epoch.to_string(),
-            percent(epoch.accuracy),
-            format!("{:.4}", epoch.loss),
+            epoch.accuracy.map_or_else(|| "not measured".to_owned(), percent),
+            epoch.loss.map_or_else(|| "not measured".to_owned(), |loss| format!("{loss:.4}")),
             format!("{:.2} s", epoch.seconds),
         ]);
     }
     table.print()?;
-    output::line(&format!(
-        "\nfinal accuracy on {} test examples: {}",
-        report.test_examples,
-        percent(report.test_accuracy)
-    ))?;
+    if let (Some(examples), Some(accuracy)) = (report.test_examples, report.test_accuracy) {
+        output::line(&format!("\nfinal accuracy on {examples} test examples: {}", percent(accuracy)))?;
+    }
     if let Some(noise) = report.model_noise {
         output::line(&format!("noise in each parameter of the last model: standard deviation {noise:.4}"))?;
     }
-    output::line(&report.guarantee)
+    output::line(&report.guarantee)?;
+    output::line(&format!("Not protected: {}.", report.not_protected.join("; ")))
+}
+
+/// Whether two names lead to one file, by whichever way.
+fn same_file(one: &Path, other: &Path) -> bool {
+    one == other || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }
 
 fn draw(path: &Path, title: String, untrained: f64, epochs: &[Epoch]) -> Result<()> {
-    let scores = epochs.iter().map(|epoch| (epoch.steps as f64, 100.0 * epoch.accuracy));
+    let scores = epochs.iter().filter_map(|epoch| Some((epoch.steps as f64, 100.0 * epoch.accuracy?)));
     let curve = Curve {
         label: "accuracy on test examples, after each epoch".to_owned(),
         colour: plot::BLUE,
@@ -275,35 +299,4 @@ fn draw(path: &Path, title: String, untrained: f64, epochs: &[Epoch]) -> Result<
         curves: vec![curve],
     };
     plot::draw(path, "Private training", &[panel])
-}
-
-/// Where the model is kept beside the state of its noise.
-fn model_path(state: &Path) -> PathBuf {
-    let mut name = state.as_os_str().to_owned();
-    name.push(".model");
-    name.into()
-}
-
-fn load(path: &Path) -> Result<Option<SavedModel>> {
-    let name = || format!("`{}`", path.display());
-    match fs::read(path) {
-        Ok(bytes) => serde_json::from_slice(&bytes)
-            .map(Some)
-            .with_context(|| format!("{} is not a saved model; restore it, or start a new state", name())),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).with_context(|| format!("cannot read {}", name())),
-    }
-}
-
-/// Replaces the saved model at once: a crash leaves the old one or the new one. The state of the noise forgets all but its
-/// last step, so the model must be on the disk before the next step is taken.
-fn save(path: &Path, model: &SavedModel) -> Result<()> {
-    let context = || format!("cannot write `{}`", path.display());
-    let mut name = path.as_os_str().to_owned();
-    name.push(".new");
-    let temporary = PathBuf::from(name);
-    let mut file = File::create(&temporary).with_context(context)?;
-    file.write_all(&serde_json::to_vec(model)?).with_context(context)?;
-    file.sync_all().with_context(context)?;
-    fs::rename(&temporary, path).with_context(context)
 }
