@@ -2,12 +2,17 @@
 
 use std::hint::black_box;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput};
 use dp_benches::Spent;
 use dp_mechanisms::noise::{Precision, ShardedNoise, UnitNoise};
-use dp_mechanisms::{GaussianSource, Method, Problem, Seed, Strategy, Workload};
+use dp_mechanisms::sensitivity::Term;
+use dp_mechanisms::shards::{NoiseShard, ShardSet};
+use dp_mechanisms::{
+    Budget, Footprint, GaussianSource, Method, Participation, Plan, Problem, Relation, Seed, Strategy,
+    Workload,
+};
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
@@ -122,7 +127,88 @@ fn print_ratios() {
         let pool = ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
         compare(&pool, 1_000_000, &METHODS, 12);
         compare(&pool, 10_000_000, &METHODS, 3);
+        compare(&pool, 100_000_000, &[Method::Blt, Method::ScaledBlt], 2);
     }
+}
+
+/// The plan of vectors of norm 1.
+fn plan() -> Plan {
+    let term = Term { weight: 1.0, participation: Participation::Single };
+    let footprint = Footprint::encoded(vec![term], Relation::ZeroOut).expect("a footprint");
+    Plan::new(build(Method::Blt), footprint, Budget::approximate(1.0, 1e-6).expect("a budget"))
+        .expect("a plan")
+}
+
+/// A step of a shard of 10^7 parameters beside a gradient computation that takes about as long and keeps one thread busy:
+/// with its noise made when it is needed, and made meanwhile by the other cores. What is left of the step is the addition.
+fn print_hidden() {
+    let dimension = 10_000_000;
+    let plan = plan();
+    let mut shard =
+        NoiseShard::in_memory(&plan, dimension, 1, Seed::reproducible(1)).expect("memory").remove(0);
+    let (sum, mut out) = (vec![0.25; dimension], vec![0.0; dimension]);
+    let parameters = vec![1e-3_f64; dimension];
+    let compute = |passes: usize| {
+        let pass = |_| parameters.iter().map(|value| value.sin()).sum::<f64>();
+        black_box((0..passes).map(pass).sum::<f64>());
+    };
+    let started = Instant::now();
+    shard.release(&sum, &mut out).expect("a step");
+    let alone = started.elapsed();
+    let started = Instant::now();
+    compute(1);
+    let passes = (2.0 * alone.as_secs_f64() / started.elapsed().as_secs_f64()).ceil() as usize;
+    println!(
+        "\na step of a shard, d = {dimension}, n = {STEPS}, beside a gradient computation on one thread"
+    );
+    for ahead in [false, true] {
+        let (mut computing, mut step) = (Duration::ZERO, Duration::ZERO);
+        for _ in 0..5 {
+            if ahead {
+                shard.prepare();
+            }
+            let started = Instant::now();
+            compute(passes);
+            computing += started.elapsed();
+            let started = Instant::now();
+            shard.release(&sum, black_box(&mut out)).expect("a step");
+            step += started.elapsed();
+        }
+        let name = if ahead { "noise made meanwhile" } else { "noise made when needed" };
+        println!(
+            "{name:<24} computation {:>9.2} ms, step {:>9.2} ms",
+            computing.as_secs_f64() * 200.0,
+            step.as_secs_f64() * 200.0
+        );
+    }
+}
+
+/// A kept shard of 10^7 parameters that stands at step 2000 of 2048: opening it, beside making all its noise again.
+fn print_resume() {
+    let dimension = 10_000_000;
+    let plan = plan();
+    let directory = tempfile::tempdir().expect("a directory");
+    let place = directory.path().join("set");
+    let whole = std::iter::once(0..dimension).collect::<Vec<_>>();
+    let set = ShardSet::create(&place, &plan, dimension, &whole, Seed::reproducible(1)).expect("a set");
+    let mut shard = set.shard(0).expect("a shard");
+    let started = Instant::now();
+    shard.skip_to(4).expect("four steps");
+    let step = started.elapsed() / 4;
+    let timed = |work: &mut dyn FnMut()| {
+        let started = Instant::now();
+        work();
+        started.elapsed().as_secs_f64() * 1e3
+    };
+    let saving = timed(&mut || assert_eq!(shard.checkpoint().expect("a checkpoint"), 4));
+    drop(shard);
+    let bytes = std::fs::metadata(place.join("shard-0.state")).map_or(0, |data| data.len());
+    let opening = timed(&mut || drop(set.shard(0).expect("a shard")));
+    println!(
+        "\na kept shard, d = {dimension}: checkpoint of {bytes} bytes {saving:.0} ms, opened in {opening:.0} ms; making the \
+         noise of 2000 steps again would take {:.0} s",
+        2000.0 * step.as_secs_f64()
+    );
 }
 
 fn main() {
@@ -137,5 +223,7 @@ fn main() {
     // `cargo test --benches` runs every bench once to see that it works; measuring belongs to `cargo bench`.
     if std::env::args().any(|argument| argument == "--bench") {
         print_ratios();
+        print_hidden();
+        print_resume();
     }
 }

@@ -137,7 +137,7 @@ fn refuses_with_the_place_and_a_remedy() {
     let empty = file("empty.csv", "");
     let strange = file("strange.csv", "a,answer,b\n1,maybe,2\n");
     let narrow = file("narrow.csv", "a,answer\n1,yes\n");
-    let cases: [(&str, &[&str], i32, &str); 20] = [
+    let cases: [(&str, &[&str], i32, &str); 25] = [
         (&ragged, COLUMNS, 1, "row 2 has 2 values"),
         (&hole, COLUMNS, 1, "`NaN` is not a finite number"),
         (&empty, COLUMNS, 1, "no examples"),
@@ -161,6 +161,11 @@ fn refuses_with_the_place_and_a_remedy() {
         (&good, &[COLUMNS, &["--test", &narrow]].concat(), 2, "1 features"),
         (&good, &[COLUMNS, &["--plot", "no.svg"]].concat(), 2, "--plot draws scores"),
         (&good, &[COLUMNS, &["--output", &good]].concat(), 2, "read and written over"),
+        ("digits", &["--person", "who"], 2, "another person"),
+        (&good, &[COLUMNS, &["--person", "who"]].concat(), 1, "choose one of: a, answer, b"),
+        ("digits", &["--clip-quantile", "1"], 2, "quantile = 1"),
+        ("digits", &["--last-rate", "0.1"], 2, "a constant rate has no last one"),
+        ("digits", &["--schedule", "cosine", "--last-rate", "0"], 2, "last learning rate"),
         // What cannot fit in memory is refused with its size.
         ("digits", &["--model", "network", "--hidden", "1000000000000000000"], 2, "7500000000000000"),
         ("digits", &["--model", "network", "--hidden", "100000000"], 2, "7500000010"),
@@ -192,6 +197,26 @@ fn private_rows_are_not_scored() {
     assert!(scored["test_accuracy"].is_number());
     assert!(scored["not_protected"].to_string().contains("public.csv"), "{scored}");
     assert!(!unscored["not_protected"].to_string().contains("scored"), "{unscored}");
+}
+
+#[test]
+fn people_with_several_rows_are_protected_as_people() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("visits.csv").to_str().unwrap().to_owned();
+    let row = |i: usize| {
+        format!("{},{},{},p{}\n", i * 37 % 60, if i % 3 == 0 { "yes" } else { "no" }, i % 60, i % 20)
+    };
+    fs::write(&data, format!("a,answer,b,who\n{}", (0..60).map(row).collect::<String>())).unwrap();
+    let base = ["train", "--data", &data, "--batch", "5", "--strategy", "sqrt", "--person", "who", "--json"];
+    let settings = ["--optimizer", "adam", "--schedule", "linear", "--rate", "0.01"];
+    let report = json(&dp(&[&base[..], COLUMNS, PRIVATE, &settings].concat()));
+    assert_eq!(
+        (&report["people"], &report["training_examples"], &report["steps"]),
+        (&20.into(), &60.into(), &4.into())
+    );
+    let guarantee = report["guarantee"].as_str().unwrap();
+    assert!(guarantee.contains("any one person's data"), "{guarantee}");
+    assert!(!report["not_protected"].to_string().contains("each row is protected by itself"), "{report}");
 }
 
 #[test]

@@ -83,6 +83,7 @@ pub enum Error {
         expected: &'static str,
     },
     /// The data cannot be learned from.
+    #[cfg(feature = "training")]
     #[error(transparent)]
     Data(#[from] crate::data::DataError),
     /// A saved model cannot be continued.

@@ -9,6 +9,9 @@ pub enum DataError {
     /// Nothing to learn from.
     #[error("there are no examples; give at least one row")]
     Empty,
+    /// Examples that are already known by their people take no others.
+    #[error("the people of these examples are known; add all examples before")]
+    Grouped,
     /// Labels without features.
     #[error("there are no features; give at least one column beside the label")]
     NoFeatures,

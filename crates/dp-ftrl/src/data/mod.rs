@@ -10,17 +10,23 @@ mod digits;
 mod error;
 mod table;
 
+use std::collections::HashMap;
+use std::ops::Range;
+
 pub use digits::{DIGITS_FOR_TRAINING, digits};
 pub use error::DataError;
 pub use table::Table;
 
-/// Examples with features in [0, 1] and one of finitely many labels. Each example belongs to another person.
+/// Examples with features in [0, 1] and one of finitely many labels. Each example belongs to another person, unless
+/// [`Examples::belonging_to`] says otherwise.
 #[derive(Clone, PartialEq)]
 pub struct Examples {
     features: Vec<f64>,
     labels: Vec<usize>,
     width: usize,
     classes: usize,
+    /// Where the examples of each person end; empty where each example is a person.
+    ends: Vec<usize>,
 }
 
 impl Examples {
@@ -35,15 +41,19 @@ impl Examples {
         if classes < 2 {
             return Err(DataError::TooFewClasses { classes });
         }
-        Ok(Self { features: Vec::new(), labels: Vec::new(), width, classes })
+        Ok(Self { features: Vec::new(), labels: Vec::new(), width, classes, ends: Vec::new() })
     }
 
     /// Adds an example.
     ///
     /// # Errors
-    /// Another number of features, features outside [0, 1], or an unknown label; nothing is added then.
+    /// Another number of features, features outside [0, 1], an unknown label, or people that are known already; nothing is
+    /// added then.
     pub fn push(&mut self, features: &[f64], label: usize) -> Result<(), DataError> {
         let row = self.len() + 1;
+        if !self.ends.is_empty() {
+            return Err(DataError::Grouped);
+        }
         if features.len() != self.width {
             return Err(DataError::Ragged { row, expected: self.width, actual: features.len() });
         }
@@ -89,20 +99,71 @@ impl Examples {
         self.features.chunks_exact(self.width).zip(self.labels.iter().copied())
     }
 
-    /// The first `count` examples, and the rest.
+    /// The same examples, with the person of each: all of a person's examples become one contribution. They are brought
+    /// next to each other, people in the order of their first examples.
     ///
     /// # Errors
-    /// More examples than there are.
-    pub fn split_at(mut self, count: usize) -> Result<(Self, Self), DataError> {
-        if count > self.len() {
-            return Err(DataError::Split { wanted: count, available: self.len() });
+    /// Not as many names as examples.
+    pub fn belonging_to(self, people: &[String]) -> Result<Self, DataError> {
+        if people.len() != self.len() {
+            return Err(DataError::Ragged { row: people.len(), expected: self.len(), actual: people.len() });
         }
-        let rest = Self {
-            features: self.features.split_off(count * self.width),
-            labels: self.labels.split_off(count),
+        let mut known: HashMap<&str, usize> = HashMap::new();
+        let numbers: Vec<usize> = people
+            .iter()
+            .map(|name| {
+                let next = known.len();
+                *known.entry(name).or_insert(next)
+            })
+            .collect();
+        let mut order: Vec<usize> = (0..self.len()).collect();
+        order.sort_by_key(|row| numbers[*row]);
+        let mut grouped =
+            Self { features: Vec::with_capacity(self.features.len()), labels: Vec::new(), ..self };
+        grouped.ends = vec![0; known.len()];
+        for (end, row) in (1..).zip(order) {
+            let features = &self.features[row * self.width..(row + 1) * self.width];
+            grouped.features.extend_from_slice(features);
+            grouped.labels.push(self.labels[row]);
+            grouped.ends[numbers[row]] = end;
+        }
+        Ok(grouped)
+    }
+
+    /// The number of people.
+    pub fn people(&self) -> usize {
+        if self.ends.is_empty() { self.len() } else { self.ends.len() }
+    }
+
+    /// The examples of a person; none behind the last.
+    pub fn of_person(&self, person: usize) -> Range<usize> {
+        if self.ends.is_empty() {
+            return person.min(self.len())..(person + 1).min(self.len());
+        }
+        let end = |person: usize| self.ends.get(person).copied().unwrap_or(self.len());
+        person.checked_sub(1).map_or(0, end)..end(person)
+    }
+
+    /// The examples of the first `count` people, and the rest.
+    ///
+    /// # Errors
+    /// More people than there are.
+    pub fn split_at(mut self, count: usize) -> Result<(Self, Self), DataError> {
+        if count > self.people() {
+            return Err(DataError::Split { wanted: count, available: self.people() });
+        }
+        let row = self.of_person(count).start;
+        let mut rest = Self {
+            features: self.features.split_off(row * self.width),
+            labels: self.labels.split_off(row),
+            ends: Vec::new(),
             ..self
         };
-        Ok((Self { features: self.features, labels: self.labels, ..rest }, rest))
+        if !self.ends.is_empty() {
+            rest.ends = self.ends.split_off(count);
+            rest.ends.iter_mut().for_each(|end| *end -= row);
+        }
+        Ok((self, rest))
     }
 }
 

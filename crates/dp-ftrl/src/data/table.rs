@@ -12,8 +12,10 @@ use super::{DataError, Examples};
 /// number of rows is treated as public.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Table {
-    /// The column that holds the label; all others are features.
+    /// The column that holds the label; all others but that of the person are features.
     pub label: String,
+    /// The column that says whose row it is, for people with several rows; nothing where each row is another person.
+    pub person: Option<String>,
     /// The labels, in the order of their numbers.
     pub classes: Vec<String>,
     /// The bounds `LO, HI` of the features: one for all of them, or one for each in the order of the columns.
@@ -37,21 +39,28 @@ impl Table {
         if header.iter().all(str::is_empty) {
             return Err(DataError::Empty);
         }
-        let label = header.iter().position(|name| name == self.label).ok_or_else(|| DataError::NoColumn {
-            column: self.label.clone(),
-            available: header.iter().collect::<Vec<_>>().join(", "),
-        })?;
-        let width = header.len() - 1;
+        let find = |wanted: &String| {
+            header.iter().position(|name| name == wanted).ok_or_else(|| DataError::NoColumn {
+                column: wanted.clone(),
+                available: header.iter().collect::<Vec<_>>().join(", "),
+            })
+        };
+        let label = find(&self.label)?;
+        let person = self.person.as_ref().map(find).transpose()?;
+        let others = header.len() - usize::from(person.is_some_and(|person| person != label));
+        let width = others - 1;
         let mut examples = Examples::new(width, self.classes.len())?;
         let bounds = self.bounds_of_each(width)?;
         let mut features = vec![0.0; width];
         let mut record = csv::StringRecord::new();
+        let mut people = Vec::new();
         while reader.read_record(&mut record).map_err(unreadable)? {
             let row = examples.len() + 1;
             if record.len() != header.len() {
                 return Err(DataError::Ragged { row, expected: header.len(), actual: record.len() });
             }
-            let columns = header.iter().zip(&record).enumerate().filter(|(column, _)| *column != label);
+            let columns = header.iter().zip(&record).enumerate();
+            let columns = columns.filter(|(column, _)| *column != label && Some(*column) != person);
             for (((_, (column, text)), feature), (low, high)) in columns.zip(&mut features).zip(&bounds) {
                 let value = text.parse().ok().filter(|value: &f64| value.is_finite()).ok_or_else(|| {
                     DataError::NotANumber { row, column: column.to_owned(), text: text.to_owned() }
@@ -62,8 +71,13 @@ impl Table {
             let class = self.classes.iter().position(|class| class == text);
             let class = class.ok_or_else(|| DataError::Label { row, label: text.to_owned() })?;
             examples.push(&features, class)?;
+            people.extend(person.map(|person| record[person].to_owned()));
         }
-        if examples.is_empty() { Err(DataError::Empty) } else { Ok(examples) }
+        match (examples.is_empty(), person) {
+            (true, _) => Err(DataError::Empty),
+            (false, None) => Ok(examples),
+            (false, Some(_)) => examples.belonging_to(&people),
+        }
     }
 
     fn bounds_of_each(&self, width: usize) -> Result<Vec<(f64, f64)>, DataError> {
@@ -89,6 +103,7 @@ mod tests {
     fn table() -> Table {
         Table {
             label: "kind".to_owned(),
+            person: None,
             classes: ["no", "yes"].map(String::from).to_vec(),
             bounds: vec![(0.0, 10.0), (-1.0, 1.0)],
         }
@@ -102,6 +117,28 @@ mod tests {
         // What others wrote does not change what becomes of a row.
         let alone = table().read("a,kind,b\n5,yes,0\n".as_bytes()).unwrap();
         assert_eq!(alone.get(0), examples.get(0));
+    }
+
+    #[test]
+    fn rows_of_one_person_come_together() {
+        let table = Table { person: Some("who".to_owned()), ..table() };
+        let text = "a,who,kind,b\n1,x,yes,0\n2,y,no,0\n3,x,no,1\n4,z,yes,0\n5,y,yes,1\n";
+        let examples = table.read(text.as_bytes()).unwrap();
+        assert_eq!((examples.len(), examples.people(), examples.width()), (5, 3, 2));
+        let firsts = |person: usize| -> Vec<f64> {
+            examples.of_person(person).map(|row| 10.0 * examples.get(row).unwrap().0[0]).collect()
+        };
+        assert_eq!(
+            [firsts(0), firsts(1), firsts(2), firsts(3)],
+            [vec![1.0, 3.0], vec![2.0, 5.0], vec![4.0], vec![]]
+        );
+        let (first, rest) = examples.clone().split_at(1).unwrap();
+        assert_eq!((first.len(), first.people(), rest.len(), rest.people()), (2, 1, 3, 2));
+        assert_eq!((rest.of_person(0), rest.of_person(1)), (0..2, 2..3));
+        let mut full = examples;
+        assert_eq!(full.push(&[0.0, 0.0], 0), Err(DataError::Grouped));
+        let missing = Table { person: Some("nobody".to_owned()), ..table };
+        assert!(matches!(missing.read(text.as_bytes()), Err(DataError::NoColumn { .. })));
     }
 
     #[test]

@@ -11,14 +11,17 @@
 //! | [`Ftrl`] | `Π(-(1/λ) Σ ĝ)` | [`Workload::count`] |
 //! | [`Sgd`] without momentum, constant rate | `-η Σ ĝ` | [`Workload::count`] |
 //! | [`Sgd`] with momentum or a schedule | `-M ĝ` | [`Sgd::workload`], that is [`Workload::momentum`] |
+//! | [`Adam`] | not linear | [`Workload::momentum`] with its first decay: what it would be if its denominators stood still |
 //!
 //! A strategy for the count under [`Sgd`] with momentum is just as private; momentum is then post-processing of prefix
 //! sums, and its iterates are noisier than they could be. [`crate::iterates`] computes by how much, and its table shows it.
 
+mod adam;
 mod domain;
 mod ftrl;
 mod sgd;
 
+pub use adam::Adam;
 pub use domain::Domain;
 pub use ftrl::Ftrl;
 pub use sgd::{Rates, Sgd};

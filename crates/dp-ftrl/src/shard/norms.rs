@@ -154,3 +154,40 @@ fn squares(values: &[f32]) -> f64 {
 
 /// Parts longer than this are measured by several cores.
 const SHARED: usize = 1 << 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What enters the sums is factor · value, in double precision: its norm, by squares that are added with an error far
+    /// below the margin, is at most κ, and short of κ by no more than the margin where anything is shortened at all.
+    #[test]
+    fn nobody_moves_the_sums_by_more_than_the_norm() {
+        let dimension = 9001;
+        let layered = Clipping::per_layer(&[1, 4999, 4001], &[0.5, 0.3, 1.5]).unwrap();
+        for clipping in [Clipping::flat(0.75).unwrap(), layered] {
+            for person in 0..60_usize {
+                let scale = 10.0_f32.powi(person as i32 % 60 - 42);
+                let value = |i: usize| scale * (((i * 31 + person * 17) % 101) as f32 - 50.0);
+                let gradient: Vec<f32> = (0..dimension).map(value).collect();
+                let cuts = [0, 1, 17, 4096, 5001, dimension];
+                let part = |pair: &[usize]| {
+                    PartNorms::of(&clipping, dimension, &(pair[0]..pair[1]), &gradient[pair[0]..pair[1]])
+                        .unwrap()
+                };
+                let parts = cuts.windows(2).map(part).collect();
+                let shortening = Shortening::of(&clipping, dimension, parts).unwrap();
+                for ((layer, kappa), factor) in clipping.layers(dimension).zip(&shortening.factors) {
+                    let norm = |factor: f64| {
+                        let values = gradient[layer.clone()].iter().map(|value| factor * f64::from(*value));
+                        compensated_sum(values.map(|value| value * value)).sqrt()
+                    };
+                    let (before, after) = (norm(1.0), norm(*factor));
+                    assert!(after <= kappa, "{before} became {after}, above {kappa}");
+                    let expected = before.min(kappa * (1.0 - 1e-12));
+                    assert!(after >= expected, "{before} became {after}, far below {kappa}");
+                }
+            }
+        }
+    }
+}

@@ -53,6 +53,7 @@
 
 mod compare;
 mod history;
+mod optimizer;
 mod saved;
 mod source;
 
@@ -71,13 +72,15 @@ use zeroize::Zeroizing;
 
 pub use compare::{Accuracy, Comparison, Contestant, Estimate};
 pub use history::Epoch;
+pub use optimizer::Optimizer;
 pub use saved::{ModelFile, SavedModel};
 
 use crate::data::{DataError, Examples};
 use crate::error::{Error, Result, check_positive};
 use crate::gradients;
 use crate::model::{Network, Workspace};
-use crate::{ClippedSum, Clipping, CyclicBatches, DurableGradients, PrivateGradients, Rates, Sgd};
+use crate::{AdaptiveNorm, ClippedSum, Clipping, CyclicBatches, DurableGradients, PrivateGradients, Rates};
+use optimizer::Live;
 use source::Source;
 
 /// How to train: everything that is chosen before the data is looked at.
@@ -87,14 +90,68 @@ pub struct Settings {
     pub epochs: usize,
     /// Examples in a step.
     pub batch: usize,
-    /// The learning rate η for the *average* of a batch, constant.
+    /// The learning rate η for the *average* of a batch; where the schedule starts.
     pub rate: f64,
-    /// The momentum β in [0, 1).
+    /// How the rate changes over the steps.
+    pub schedule: Schedule,
+    /// What is made of noisy sums.
+    pub optimizer: Optimizer,
+    /// The momentum β in [0, 1); for Adam the decay of its first moment.
     pub momentum: f64,
-    /// The norm κ that one person's gradient is clipped to.
+    /// The norm κ that one person's gradient is clipped to; where it starts, if it follows a quantile.
     pub clip: f64,
+    /// The quantile of the gradients' norms that the clipping norm follows, paid for by the same budget; none for a norm
+    /// that stays.
+    pub quantile: Option<f64>,
     /// Determines the order of the examples and the first parameters. Public, and no part of the noise.
     pub order: u64,
+}
+
+/// One pass over the examples in batches of 4, plain descent with momentum 0.9 at rate 0.05, gradients clipped to norm 1.
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            epochs: 1,
+            batch: 4,
+            rate: 0.05,
+            schedule: Schedule::Constant,
+            optimizer: Optimizer::Sgd,
+            momentum: 0.9,
+            clip: 1.0,
+            quantile: None,
+            order: 1,
+        }
+    }
+}
+
+/// How the learning rate changes over the steps: known before training starts, so that noise can be correlated for it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Schedule {
+    /// Not at all.
+    Constant,
+    /// Along a straight line to a last rate.
+    Linear {
+        /// The rate of the last step.
+        last: f64,
+    },
+    /// Along half a period of the cosine to a last rate.
+    Cosine {
+        /// The rate of the last step.
+        last: f64,
+    },
+}
+
+impl Schedule {
+    /// The rates of so many steps, from the first one on; all of them divided by `divisor`.
+    fn rates(self, first: f64, steps: usize, divisor: f64) -> Result<Rates> {
+        check_positive("learning rate", first)?;
+        match self {
+            Self::Constant => Rates::constant(first / divisor),
+            Self::Linear { last } => Rates::linear(first / divisor, last / divisor, steps),
+            Self::Cosine { last } => Rates::cosine(first / divisor, last / divisor, steps),
+        }
+    }
 }
 
 /// The sums for which noise is correlated.
@@ -103,7 +160,7 @@ pub struct Settings {
 pub enum Aim {
     /// Prefix sums of gradients, of which momentum is post-processing.
     Sums,
-    /// The optimizer's iterates themselves, momentum included.
+    /// The optimizer's iterates themselves, momentum and schedule included; for Adam as if its denominators stood still.
     Iterates,
 }
 
@@ -127,7 +184,7 @@ pub struct Privacy {
 /// use dp_ftrl::train::{Aim, Privacy, Settings, Trainer};
 /// use dp_mechanisms::{Budget, Method, Relation};
 /// let (train, test) = digits()?;
-/// let settings = Settings { epochs: 1, batch: 60, rate: 0.5, momentum: 0.5, clip: 1.0, order: 1 };
+/// let settings = Settings { epochs: 1, batch: 60, rate: 0.5, momentum: 0.5, ..Settings::default() };
 /// let trainer = Trainer::new(Network::logistic(64, 10)?, &train, settings)?;
 /// let strategy = trainer.strategy(Method::Sqrt, Aim::Sums)?;
 /// let privacy = Privacy { strategy, relation: Relation::ZeroOut, budget: Budget::approximate(8.0, 1e-5)? };
@@ -142,14 +199,15 @@ pub struct Trainer<'a> {
     examples: &'a Examples,
     settings: Settings,
     batches: CyclicBatches,
-    optimizer: Sgd,
+    optimizer: Live,
 }
 
 /// A training between two steps. Live: it cannot be cloned, because its noise cannot.
 ///
 /// # Privacy
-/// Every iterate is post-processing of [`PrivateGradients`] over [`CyclicBatches`]: example i takes part once in each
-/// epoch, always the same number of steps after its last time. The order is a function of [`Settings::order`] alone, and
+/// Every iterate is post-processing of [`PrivateGradients`] over [`CyclicBatches`]: person i takes part once in each
+/// epoch, always the same number of steps after the last time. Who has several examples contributes the average of their
+/// gradients, which is clipped as one: the guarantee is for the person, however many examples they have. The order is a function of [`Settings::order`] alone, and
 /// sums are divided by the planned batch size, which is public, also where the last batch of an epoch is shorter.
 ///
 /// # Complexity
@@ -161,7 +219,7 @@ pub struct Training<'a> {
     settings: Settings,
     batches: CyclicBatches,
     order: Vec<usize>,
-    optimizer: Sgd,
+    optimizer: Live,
     source: Source,
     /// The parts of a batch, each summed by one core.
     parts: Vec<Part>,
@@ -169,6 +227,8 @@ pub struct Training<'a> {
     sum: Vec<f64>,
     epochs: Vec<Epoch>,
     epoch_started: Instant,
+    /// The clipping norm, where it moves.
+    adaptive: Option<AdaptiveNorm>,
     /// Where the model is kept beside the state of its noise.
     file: Option<ModelFile>,
 }
@@ -178,6 +238,37 @@ struct Part {
     sum: ClippedSum,
     workspace: Workspace,
     gradient: Zeroizing<Vec<f64>>,
+    /// Room for one of several gradients of a person; empty where nobody has several examples.
+    single: Zeroizing<Vec<f64>>,
+}
+
+impl Part {
+    /// Leaves the average of the gradients of a person's examples in `gradient`.
+    fn gradient_of(
+        &mut self,
+        network: &Network,
+        parameters: &[f64],
+        examples: &Examples,
+        person: usize,
+    ) -> Result<()> {
+        let Self { workspace, gradient, single, .. } = self;
+        let gradient = &mut gradient[..parameters.len()];
+        let rows = examples.of_person(person);
+        let count = rows.len() as f64;
+        for (index, row) in rows.enumerate() {
+            let Some((features, label)) = examples.get(row) else { continue };
+            if index == 0 {
+                network.gradient(parameters, features, label, workspace, gradient)?;
+            } else {
+                network.gradient(parameters, features, label, workspace, single)?;
+                gradient.iter_mut().zip(single.iter()).for_each(|(sum, value)| *sum += value);
+            }
+        }
+        if count > 1.0 {
+            gradient.iter_mut().for_each(|sum| *sum /= count);
+        }
+        Ok(())
+    }
 }
 
 /// A training takes at most this many steps: strategies keep numbers for each of them.
@@ -199,8 +290,9 @@ impl<'a> Trainer<'a> {
             return Err(DataError::Empty.into());
         }
         network.check_examples(examples)?;
+        adaptive(&settings)?;
         Clipping::flat(settings.clip)?;
-        let batches = CyclicBatches::new(examples.len(), settings.batch, settings.epochs)?;
+        let batches = CyclicBatches::new(examples.people(), settings.batch, settings.epochs)?;
         if batches.steps() > MOST_STEPS {
             return Err(Error::OutOfRange {
                 what: "number of steps",
@@ -208,10 +300,7 @@ impl<'a> Trainer<'a> {
                 range: "at most 2^24 = 16777216; use larger batches or fewer epochs",
             });
         }
-        // Gradients are summed, not averaged: the public batch size goes into the rate.
-        let rate = check_positive("learning rate", settings.rate)? / settings.batch as f64;
-        let optimizer =
-            Sgd::starting_at(network.initial(settings.order), settings.momentum, Rates::constant(rate)?)?;
+        let optimizer = Live::new(&settings, network.initial(settings.order), batches.steps())?;
         Ok(Self { network, examples, settings, batches, optimizer })
     }
 
@@ -232,7 +321,7 @@ impl<'a> Trainer<'a> {
     pub fn workload(&self, aim: Aim) -> Result<Workload> {
         match aim {
             Aim::Sums => Ok(Workload::count()),
-            Aim::Iterates => self.optimizer.workload(self.batches.steps()),
+            Aim::Iterates => self.optimizer.workload(&self.settings, self.batches.steps()),
         }
     }
 
@@ -287,7 +376,7 @@ impl<'a> Trainer<'a> {
         model: ModelFile,
     ) -> Result<Training<'a>> {
         let saved = model.read()?;
-        let (plan, clipping, dimension) = (self.plan(privacy)?, self.clipping()?, self.network.parameters());
+        let (plan, clipping, dimension) = (self.plan(privacy)?, self.clipping()?, self.dimension());
         let seed = match seed {
             None => Seed::from_system()?,
             Some(seed) => Seed::reproducible(seed),
@@ -302,9 +391,12 @@ impl<'a> Trainer<'a> {
         }
         training.optimizer.restore(saved.step, &saved.optimizer)?;
         training.epochs = saved.epochs;
+        if let (Some(adaptive), Some(norm)) = (&mut training.adaptive, saved.norm) {
+            adaptive.restore(norm)?;
+        }
         if saved.step + 1 == released {
             training.source.last_finished(&mut training.sum)?;
-            training.optimizer.update(&training.sum)?;
+            training.apply_sum()?;
             // The state forgets this step at the next one: a model that stayed behind could never catch up.
             model.write(&training.save())?;
         }
@@ -321,7 +413,7 @@ impl<'a> Trainer<'a> {
         let gradients = PrivateGradients::new(
             Arc::clone(&privacy.strategy),
             self.clipping()?,
-            self.network.parameters(),
+            self.dimension(),
             privacy.relation,
             participation,
             privacy.budget,
@@ -346,7 +438,7 @@ impl<'a> Trainer<'a> {
                 range: "the number of steps of the training",
             });
         }
-        let memory = strategy.memory(self.network.parameters());
+        let memory = strategy.memory(self.dimension());
         if memory > MOST_NOISE {
             return Err(Error::OutOfRange {
                 what: "the numbers that the noise keeps for all parameters",
@@ -358,35 +450,52 @@ impl<'a> Trainer<'a> {
     }
 
     fn clipping(&self) -> Result<Clipping> {
-        Clipping::flat(self.settings.clip)
+        match adaptive(&self.settings)? {
+            None => Clipping::flat(self.settings.clip),
+            Some(adaptive) => adaptive.clipping(self.network.parameters()),
+        }
+    }
+
+    /// The coordinates of a sum: the parameters, and one for a clipping norm that moves.
+    fn dimension(&self) -> usize {
+        self.network.parameters() + usize::from(self.settings.quantile.is_some())
     }
 
     fn empty_sum(&self) -> Result<ClippedSum> {
-        ClippedSum::new(self.clipping()?, self.network.parameters())
+        ClippedSum::new(self.clipping()?, self.dimension())
     }
 
     fn training(&self, source: Source) -> Result<Training<'a>> {
-        let dimension = self.network.parameters();
+        let dimension = self.dimension();
         let parts = self.settings.batch.div_ceil(EXAMPLES_PER_PART).min(MOST_PARTS);
         let part = || -> Result<Part> {
             let workspace = self.network.workspace();
-            Ok(Part { sum: self.empty_sum()?, workspace, gradient: Zeroizing::new(vec![0.0; dimension]) })
+            let several = self.examples.people() < self.examples.len();
+            let room = |length: usize| Zeroizing::new(vec![0.0; length]);
+            let single = room(if several { self.network.parameters() } else { 0 });
+            Ok(Part { sum: self.empty_sum()?, workspace, gradient: room(dimension), single })
         };
         Ok(Training {
             network: self.network.clone(),
             examples: self.examples,
             settings: self.settings,
             batches: self.batches,
-            order: shuffled(self.examples.len(), self.settings.order),
+            order: shuffled(self.examples.people(), self.settings.order),
             optimizer: self.optimizer.clone(),
             source,
             parts: (0..parts).map(|_| part()).collect::<Result<_>>()?,
             sum: vec![0.0; dimension],
             epochs: Vec::new(),
             epoch_started: Instant::now(),
+            adaptive: adaptive(&self.settings)?,
             file: None,
         })
     }
+}
+
+/// The clipping norm of the settings, if it moves.
+fn adaptive(settings: &Settings) -> Result<Option<AdaptiveNorm>> {
+    settings.quantile.map(|quantile| AdaptiveNorm::new(settings.clip, quantile, settings.batch)).transpose()
 }
 
 /// The numbers below `count` in an order that depends on `number` alone.
@@ -409,11 +518,24 @@ impl Training<'_> {
         let Some(batch) = self.batches.batch(self.step()) else { return Ok(false) };
         self.add_gradients(batch)?;
         self.source.finish(&mut self.sum)?;
-        self.optimizer.update(&self.sum)?;
+        self.apply_sum()?;
         if let Some(file) = &self.file {
             file.write(&self.save())?;
         }
         Ok(true)
+    }
+
+    /// Moves the model, and the clipping norm if it moves, by the noisy sum of a step.
+    fn apply_sum(&mut self) -> Result<()> {
+        if let Some(adaptive) = &mut self.adaptive {
+            adaptive.decode(&mut self.sum)?;
+        }
+        self.optimizer.update(&self.sum[..self.network.parameters()])
+    }
+
+    /// The current clipping norm.
+    pub fn clipping_norm(&self) -> f64 {
+        self.adaptive.as_ref().map_or(self.settings.clip, AdaptiveNorm::current)
     }
 
     /// The number of steps taken.
@@ -440,8 +562,9 @@ impl Training<'_> {
     fn save(&self) -> SavedModel {
         SavedModel {
             settings: self.settings,
-            examples: self.examples.len(),
+            examples: self.examples.people(),
             step: self.step(),
+            norm: self.adaptive.as_ref().map(AdaptiveNorm::current),
             optimizer: self.optimizer.state(),
             epochs: self.epochs.clone(),
         }
@@ -452,11 +575,14 @@ impl Training<'_> {
     fn add_gradients(&mut self, batch: Range<usize>) -> Result<()> {
         let batch = &self.order[batch];
         let (network, examples, parameters) = (&self.network, self.examples, self.optimizer.parameters());
+        let adaptive = self.adaptive.as_ref();
         let size = batch.len().div_ceil(self.parts.len());
         let work = |(part, members): (&mut Part, &[usize])| -> Result<()> {
             for member in members {
-                let Some((features, label)) = examples.get(*member) else { continue };
-                network.gradient(parameters, features, label, &mut part.workspace, &mut part.gradient)?;
+                part.gradient_of(network, parameters, examples, *member)?;
+                if let Some(adaptive) = adaptive {
+                    adaptive.encode(&mut part.gradient)?;
+                }
                 part.sum.add(&part.gradient)?;
             }
             Ok(())

@@ -15,6 +15,8 @@ pub struct SavedModel {
     pub(super) settings: Settings,
     pub(super) examples: usize,
     pub(super) step: usize,
+    /// The clipping norm, where it moves.
+    pub(super) norm: Option<f64>,
     pub(super) optimizer: Vec<f64>,
     pub(super) epochs: Vec<Epoch>,
 }

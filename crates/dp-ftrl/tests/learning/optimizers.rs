@@ -1,6 +1,6 @@
 //! Optimizers against closed forms, and projections against their defining property.
 
-use dp_ftrl::{Domain, Error, Ftrl, Rates, Sgd};
+use dp_ftrl::{Adam, Domain, Error, Ftrl, Rates, Sgd};
 use proptest::prelude::{Just, ProptestConfig, Strategy, prop};
 use proptest::{prop_assert, prop_oneof, proptest};
 
@@ -173,4 +173,47 @@ fn nonsense_is_refused() {
     let mut sgd = Sgd::new(2, 0.0, Rates::constant(1.0).unwrap()).unwrap();
     assert!(sgd.update(&[1.0, f64::NAN]).is_err() && sgd.update(&[1.0]).is_err());
     assert_eq!((sgd.step(), sgd.parameters()), (0, [0.0; 2].as_slice()));
+}
+
+/// The values were computed from the formulas in another language.
+#[test]
+fn adam_takes_the_steps_of_its_formula() {
+    let gradients = [[1.0, -2.0], [0.5, 3.0], [-1.0, 0.25]];
+    let adam = || {
+        let adam = Adam::starting_at(vec![0.3, -0.1], Rates::constant(0.1).unwrap()).unwrap();
+        adam.with_decays(0.8, 0.95).unwrap().with_floor(1e-3).unwrap()
+    };
+    let plain = [
+        [0.200_099_900_099_9, -4.997_501_249_368_041_5e-5],
+        [0.108_151_481_688_294_73, -0.030_395_759_836_032_13],
+        [0.106_260_989_064_296_51, -0.057_507_275_002_507_17],
+    ];
+    let without_noise = [
+        [0.160_167_795_847_778_96, 0.006_695_152_877_224_234],
+        [-0.043_219_566_852_102_015, -0.024_850_410_700_515_885],
+        [-0.046_426_944_107_843_49, -0.053_658_287_145_323_93],
+    ];
+    for (mut adam, expected) in [(adam(), plain), (adam().with_noise(0.7).unwrap(), without_noise)] {
+        let mut continued = adam.clone();
+        for (step, (gradient, expected)) in gradients.iter().zip(&expected).enumerate() {
+            let parameters = adam.update(gradient).unwrap();
+            assert!(parameters.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-14), "{parameters:?}");
+            // A fresh one that is given the state takes the same next step.
+            assert!(continued.update(gradient).is_ok());
+            let mut other = continued.clone();
+            other.update(&[9.0, 9.0]).unwrap();
+            other.restore(step + 1, &continued.state()).unwrap();
+            assert_eq!((other.state(), other.step()), (adam.state(), step + 1));
+            continued = other;
+        }
+    }
+    assert!(matches!(adam().update(&[1.0]), Err(Error::Dimension { .. })));
+    assert!(matches!(adam().update(&[1.0, f64::NAN]), Err(Error::NonFinite { index: 1, .. })));
+    assert!(adam().restore(1, &[0.0; 5]).is_err());
+    for bad in [-0.1, 1.0, f64::NAN] {
+        assert!(adam().with_decays(bad, 0.5).is_err() && adam().with_decays(0.5, bad).is_err(), "{bad}");
+    }
+    for bad in [-1.0, f64::NAN, f64::INFINITY] {
+        assert!(adam().with_noise(bad).is_err() && adam().with_floor(bad).is_err(), "{bad}");
+    }
 }

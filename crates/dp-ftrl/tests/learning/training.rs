@@ -2,11 +2,23 @@
 
 use dp_ftrl::data::{Examples, digits};
 use dp_ftrl::model::{Activation, Network};
-use dp_ftrl::train::{Aim, Comparison, Contestant, ModelFile, Privacy, Settings, Trainer};
+use dp_ftrl::train::{
+    Aim, Comparison, Contestant, ModelFile, Optimizer, Privacy, Schedule, Settings, Trainer,
+};
 use dp_ftrl::{Clipping, Error, iterates};
 use dp_mechanisms::{Budget, Participation, Relation, StateFile};
 
-const SETTINGS: Settings = Settings { epochs: 1, batch: 4, rate: 0.1, momentum: 0.9, clip: 1.0, order: 1 };
+const SETTINGS: Settings = Settings {
+    epochs: 1,
+    batch: 4,
+    rate: 0.1,
+    schedule: Schedule::Constant,
+    optimizer: Optimizer::Sgd,
+    momentum: 0.9,
+    clip: 1.0,
+    quantile: None,
+    order: 1,
+};
 
 fn few_digits(count: usize) -> Examples {
     digits().unwrap().0.split_at(count).unwrap().0
@@ -131,6 +143,78 @@ fn one_large_batch_is_one_clipped_gradient_step() {
     }
     let close = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-14;
     assert!(training.parameters().iter().zip(&expected).all(close));
+}
+
+/// A person with several examples is one contribution: the average of their gradients, clipped as one.
+#[test]
+fn a_person_counts_once_however_many_examples_they_have() {
+    let rows = few_digits(9);
+    // Ann has rows 0, 3 and 8, Bob has 1, and so on: five people.
+    let names = ["ann", "bob", "cid", "ann", "dan", "cid", "eve", "eve", "ann"].map(String::from);
+    let people = rows.clone().belonging_to(&names).unwrap();
+    let settings = Settings { batch: 5, rate: 0.5, clip: 0.3, ..SETTINGS };
+    let trainer = Trainer::new(logistic(), &people, settings).unwrap();
+    assert_eq!(trainer.batches().steps(), 1, "five people fill one batch of five");
+    let mut training = trainer.start_without_privacy().unwrap();
+    training.step_forward().unwrap();
+    let (network, clipping) = (logistic(), Clipping::flat(0.3).unwrap());
+    let mut expected = vec![0.0; 650];
+    for name in ["ann", "bob", "cid", "dan", "eve"] {
+        let own: Vec<usize> = (0..9).filter(|row| names[*row] == name).collect();
+        let mut average = vec![0.0; 650];
+        for row in &own {
+            let (features, label) = rows.get(*row).unwrap();
+            let mut gradient = vec![0.0; 650];
+            network.gradient(&[0.0; 650], features, label, &mut network.workspace(), &mut gradient).unwrap();
+            average.iter_mut().zip(&gradient).for_each(|(sum, value)| *sum += value / own.len() as f64);
+        }
+        clipping.clip(&mut average).unwrap();
+        expected.iter_mut().zip(&average).for_each(|(sum, value)| *sum -= 0.5 * value / 5.0);
+    }
+    let close = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-14;
+    assert!(training.parameters().iter().zip(&expected).all(close));
+    assert!(rows.belonging_to(&names[1..]).is_err());
+}
+
+#[test]
+fn schedules_and_adam_learn_and_continue() {
+    let (train, test) = digits().unwrap();
+    let baseline = nearest_mean(&train, &test);
+    let linear = Schedule::Linear { last: 0.01 };
+    let cosine = Schedule::Cosine { last: 0.0005 };
+    let adam = Settings { rate: 0.01, optimizer: Optimizer::Adam, ..SETTINGS };
+    let moving = Settings { clip: 0.001, quantile: Some(0.8), ..SETTINGS };
+    for settings in
+        [Settings { schedule: linear, ..SETTINGS }, adam, Settings { schedule: cosine, ..adam }, moving]
+    {
+        let settings = Settings { epochs: 4, ..settings };
+        let trainer = Trainer::new(logistic(), &train, settings).unwrap();
+        let mut training = trainer.start_without_privacy().unwrap();
+        let accuracy = training.run(Some(&test)).unwrap()[3].accuracy.unwrap();
+        assert!(accuracy > baseline, "{settings:?}: {accuracy} against {baseline}");
+    }
+    // Through crashes, with noise for the workload of its schedule.
+    let few = few_digits(24);
+    let settings = Settings { schedule: cosine, batch: 8, clip: 0.01, quantile: Some(0.4), ..adam };
+    let trainer = Trainer::new(logistic(), &few, settings).unwrap();
+    let privacy = privacy(&trainer, "sqrt", Aim::Iterates);
+    let mut whole = trainer.start_reproducible(&privacy, 4).unwrap();
+    while whole.step_forward().unwrap() {}
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state");
+    let resume = || {
+        let state = StateFile::open(&path, None).unwrap();
+        trainer.resume(&privacy, state, Some(4), ModelFile::beside(&path)).unwrap()
+    };
+    while resume().step_forward().unwrap() {}
+    assert_eq!(resume().parameters(), whole.parameters());
+    assert_eq!(resume().clipping_norm(), whole.clipping_norm());
+    assert!(whole.clipping_norm() != 0.01, "the norm has moved");
+    for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        for schedule in [Schedule::Linear { last: bad }, Schedule::Cosine { last: bad }] {
+            assert!(Trainer::new(logistic(), &few, Settings { schedule, ..SETTINGS }).is_err(), "{bad}");
+        }
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use dp_ftrl::data::{Examples, Table, digits};
 use dp_ftrl::model::{Activation, Network};
-use dp_ftrl::train::Settings;
+use dp_ftrl::train::{Optimizer, Schedule, Settings};
 use indicatif::{ProgressBar, ProgressStyle};
 
 pub(crate) use self::compare::Compare;
@@ -28,6 +28,10 @@ struct Learning {
     /// The column of a CSV file that holds the label; all others are features
     #[arg(long, value_name = "COLUMN", default_value = "label")]
     label: String,
+    /// The column of a CSV file that says whose row it is: all rows of a person are one contribution, and the guarantee is
+    /// for the person [default: every row is another person]
+    #[arg(long, value_name = "COLUMN")]
+    person: Option<String>,
     /// The labels that a CSV file may hold: public, named without looking
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     classes: Vec<String>,
@@ -61,15 +65,45 @@ struct Learning {
     /// The learning rate
     #[arg(long, default_value = "0.05", allow_negative_numbers = true)]
     rate: f64,
-    /// The momentum, from 0 to below 1
+    /// How the learning rate changes from step to step; noise can be correlated for it
+    #[arg(long, value_enum, default_value = "constant")]
+    schedule: Along,
+    /// The learning rate of the last step of a schedule [default: a tenth of --rate]
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
+    last_rate: Option<f64>,
+    /// What is made of noisy sums
+    #[arg(long, value_enum, default_value = "sgd")]
+    optimizer: Makes,
+    /// The momentum, from 0 to below 1; for adam the decay of its first moment
     #[arg(long, default_value = "0.9", allow_negative_numbers = true)]
     momentum: f64,
-    /// The norm that one person's gradient is clipped to
+    /// The norm that one person's gradient is clipped to; where it starts with --clip-quantile
     #[arg(long, default_value = "1", allow_negative_numbers = true)]
     clip: f64,
+    /// Let the clipping norm follow this quantile of the gradients' norms, from 0 to 1; the budget pays for it
+    #[arg(long, value_name = "QUANTILE", allow_negative_numbers = true)]
+    clip_quantile: Option<f64>,
     /// The order of the examples and the first weights of a network; public, no part of the noise
     #[arg(long, value_name = "NUMBER", default_value = "1")]
     order: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Along {
+    /// The same rate at every step
+    Constant,
+    /// A straight line to the last rate
+    Linear,
+    /// Half a period of the cosine to the last rate
+    Cosine,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Makes {
+    /// Gradient descent with momentum
+    Sgd,
+    /// Steps that adapt to the size of each coordinate's gradients
+    Adam,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -83,7 +117,13 @@ enum Model {
 impl Learning {
     /// The examples to train with, and those to test with, if there are any.
     fn examples(&self) -> Result<(Examples, Option<Examples>)> {
+        if self.last_rate.is_some() && self.schedule == Along::Constant {
+            return Err(Usage::error("a constant rate has no last one; choose --schedule linear or cosine"));
+        }
         if self.data == "digits" {
+            if self.person.is_some() {
+                return Err(Usage::error("each of the digits belongs to another person"));
+            }
             if self.test.is_some() || self.test_rows.is_some() {
                 return Err(Usage::error("the digits come with test examples of their own"));
             }
@@ -122,17 +162,21 @@ impl Learning {
     fn read(&self, path: &Path) -> Result<Examples> {
         let name = format!("`{}`", path.display());
         let file = File::open(path).with_context(|| format!("cannot read {name}"))?;
-        let table =
-            Table { label: self.label.clone(), classes: self.classes.clone(), bounds: self.bounds.clone() };
+        let table = Table {
+            label: self.label.clone(),
+            person: self.person.clone(),
+            classes: self.classes.clone(),
+            bounds: self.bounds.clone(),
+        };
         table.read(file).with_context(|| name)
     }
 
     /// What the guarantee of a training does not cover.
     fn not_protected(&self) -> Vec<String> {
-        let mut list = vec![
-            "the number of training examples, their columns, and every setting of this command".to_owned(),
-            "a person with several rows: each row is protected by itself".to_owned(),
-        ];
+        let mut list = vec!["how many take part, the columns, and every setting of this command".to_owned()];
+        if self.person.is_none() {
+            list.push("a person with several rows: each row is protected by itself".to_owned());
+        }
         if let Some(file) = &self.test {
             list.push(format!("the test examples in `{}`, scored without noise", file.display()));
         }
@@ -140,6 +184,11 @@ impl Learning {
             list.push(format!("the last {rows} rows of `{}`, scored without noise", self.data));
         }
         list
+    }
+
+    /// Whether the model is a linear function of the noisy sums.
+    fn is_linear(&self) -> bool {
+        matches!(self.optimizer, Makes::Sgd) && self.clip_quantile.is_none()
     }
 
     /// Whether there are test examples to score with.
@@ -167,8 +216,18 @@ impl Learning {
             epochs: self.epochs,
             batch: self.batch,
             rate: self.rate,
+            schedule: match (self.schedule, self.last_rate.unwrap_or(0.1 * self.rate)) {
+                (Along::Constant, _) => Schedule::Constant,
+                (Along::Linear, last) => Schedule::Linear { last },
+                (Along::Cosine, last) => Schedule::Cosine { last },
+            },
+            optimizer: match self.optimizer {
+                Makes::Sgd => Optimizer::Sgd,
+                Makes::Adam => Optimizer::Adam,
+            },
             momentum: self.momentum,
             clip: self.clip,
+            quantile: self.clip_quantile,
             order: self.order,
         }
     }

@@ -82,6 +82,7 @@ struct Report<'a> {
     not_protected: Vec<String>,
     private: bool,
     training_examples: usize,
+    people: usize,
     /// The number of test examples, none where nothing was scored.
     #[serde(skip_serializing_if = "Option::is_none")]
     test_examples: Option<usize>,
@@ -94,6 +95,8 @@ struct Report<'a> {
     model_noise: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     sigma: Option<f64>,
+    /// The norm that gradients were clipped to in the end.
+    clipping_norm: f64,
     epochs: &'a [Epoch],
     #[serde(skip_serializing_if = "Option::is_none")]
     test_accuracy: Option<f64>,
@@ -153,23 +156,25 @@ impl Train {
                 None => "no noise, NOT PRIVATE".to_owned(),
                 Some(plan) => format!("noise: {}, {}", plan.strategy().name(), budget(plan)),
             };
-            draw(path, title, untrained.accuracy, training.epochs())?;
+            let noise = plan.filter(|_| self.noise_is_known());
+            draw(path, title, untrained.accuracy, training.epochs(), noise)?;
         }
-        let aim = self.workload.aim();
         let report = Report {
             strategy: plan.map_or("none", |plan| plan.strategy().name()),
             guarantee,
             not_protected,
             private: plan.is_some() && self.reproducible_seed.is_none(),
             training_examples: train.len(),
+            people: train.people(),
             test_examples: test.as_ref().map(Examples::len),
             parameters: trainer.network().parameters(),
             steps: trainer.batches().steps(),
             participation: trainer.batches().participation(),
             model_noise: plan
-                .filter(|_| aim == Aim::Iterates)
+                .filter(|_| self.noise_is_known())
                 .and_then(|plan| plan.standard_deviation(plan.steps())),
             sigma: plan.map(Plan::sigma),
+            clipping_norm: training.clipping_norm(),
             epochs: training.epochs(),
             test_accuracy: training.epochs().last().and_then(|epoch| epoch.accuracy),
         };
@@ -218,15 +223,21 @@ impl Train {
         Ok(())
     }
 
+    /// Whether the noise in the model is what the plan says: the optimizer is the workload's, and clips by a norm that stays.
+    fn noise_is_known(&self) -> bool {
+        self.workload.aim() == Aim::Iterates && self.learning.is_linear()
+    }
+
     /// What was guaranteed, in one sentence.
     fn guarantee(&self, plan: Option<&Plan>, participation: Participation) -> String {
         let Some(plan) = plan else {
             return "Nothing is guaranteed: the model was trained without noise.".to_owned();
         };
         let budget = budget(plan);
+        let unit = if self.learning.person.is_some() { "person's data" } else { "training example" };
         let protected = match plan.footprint().relation() {
-            Relation::ZeroOut => "whether any one training example was used at all",
-            Relation::Replace => "what any one training example was",
+            Relation::ZeroOut => format!("whether any one {unit} was used at all"),
+            Relation::Replace => format!("what any one {unit} was"),
         };
         let often = match participation {
             Participation::Single => "once".to_owned(),
@@ -283,7 +294,8 @@ fn same_file(one: &Path, other: &Path) -> bool {
     one == other || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }
 
-fn draw(path: &Path, title: String, untrained: f64, epochs: &[Epoch]) -> Result<()> {
+/// The accuracy after each epoch, and below it the noise that is in every parameter at each step.
+fn draw(path: &Path, title: String, untrained: f64, epochs: &[Epoch], noise: Option<&Plan>) -> Result<()> {
     let scores = epochs.iter().filter_map(|epoch| Some((epoch.steps as f64, 100.0 * epoch.accuracy?)));
     let curve = Curve {
         label: "accuracy on test examples, after each epoch".to_owned(),
@@ -298,5 +310,21 @@ fn draw(path: &Path, title: String, untrained: f64, epochs: &[Epoch]) -> Result<
         headroom: 0.15,
         curves: vec![curve],
     };
-    plot::draw(path, "Private training", &[panel])
+    let floor = noise.map(|plan| {
+        let at = |step: usize| Some((step as f64, plan.standard_deviation(step)?));
+        Panel {
+            title: "the noise floor".to_owned(),
+            horizontal: "step".to_owned(),
+            vertical: "noise in a parameter".to_owned(),
+            headroom: 0.15,
+            curves: vec![Curve {
+                label: "standard deviation of the noise in each parameter".to_owned(),
+                colour: plot::ORANGE,
+                points: (1..=plan.steps()).step_by(plan.steps().div_ceil(1000)).filter_map(at).collect(),
+                band: Vec::new(),
+            }],
+        }
+    });
+    let panels: Vec<Panel> = std::iter::once(panel).chain(floor).collect();
+    plot::draw(path, "Private training", &panels)
 }
