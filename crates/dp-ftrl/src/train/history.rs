@@ -61,13 +61,18 @@ impl Training<'_> {
 
     fn score_finished_epoch(&mut self, test: Option<&Examples>) -> Result<()> {
         let (steps, per_epoch) = (self.step(), self.batches.per_epoch());
-        let epoch = self.epochs.len() + 1;
-        if steps == epoch * per_epoch {
+        let epoch = steps / per_epoch;
+        let recorded = self.epochs.last().map_or(0, |last| last.epoch);
+        if epoch > recorded && steps.is_multiple_of(per_epoch) {
             let score = test.map(|test| self.network.score(self.parameters(), test)).transpose()?;
             let seconds = self.epoch_started.elapsed().as_secs_f64();
             let (accuracy, loss) = (score.map(|score| score.accuracy), score.map(|score| score.loss));
             self.epochs.push(Epoch { epoch, steps, accuracy, loss, seconds });
             self.epoch_started = Instant::now();
+            if let Some(file) = &self.file {
+                // The next step leaves this model behind: its score could not be made up for.
+                file.write(&self.save())?;
+            }
         }
         Ok(())
     }

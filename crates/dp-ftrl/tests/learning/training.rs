@@ -274,8 +274,18 @@ fn continued_training_equals_uninterrupted_training() {
                 let before = std::fs::read(file.path());
                 training.advance(Some(&test)).unwrap();
                 if step == steps && !saved {
+                    // What was on the disk just before the step's model: the last one, with the epochs scored by then.
+                    let parse = |bytes: &[u8]| serde_json::from_slice::<serde_json::Value>(bytes).unwrap();
+                    let mut after = parse(&std::fs::read(file.path()).unwrap());
                     match before {
-                        Ok(bytes) => std::fs::write(file.path(), bytes).unwrap(),
+                        Ok(bytes) => {
+                            let mut last = parse(&bytes);
+                            let reached = last["step"].as_u64().unwrap();
+                            let epochs = after["epochs"].as_array_mut().unwrap();
+                            epochs.retain(|epoch| epoch["steps"].as_u64().unwrap() <= reached);
+                            last["epochs"] = after["epochs"].take();
+                            std::fs::write(file.path(), last.to_string()).unwrap();
+                        }
                         Err(_) => std::fs::remove_file(file.path()).unwrap(),
                     }
                 }
