@@ -1,3 +1,5 @@
+//! Shards that are kept, continued, damaged and asked twice.
+
 use std::fs;
 use std::path::Path;
 
