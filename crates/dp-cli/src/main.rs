@@ -29,6 +29,14 @@ struct CommandLine {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Publish a dashboard from files of events: every step that is over
+    Run(commands::run::Run),
+    /// Plan a dashboard without data, and find every mistake in its description
+    Check(commands::check::Check),
+    /// Write the description of a dashboard, commented
+    New(commands::new::New),
+    /// Print what a dashboard has spent
+    Ledger(commands::ledger::Ledger),
     /// Compare the strategies for a workload and say which is best
     Plan(commands::plan::Plan),
     /// Say how much noise a privacy budget demands
@@ -57,6 +65,10 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match CommandLine::parse().command {
+        Command::Run(command) => command.run(),
+        Command::Check(command) => command.run(),
+        Command::New(command) => command.run(),
+        Command::Ledger(command) => command.run(),
         Command::Plan(command) => command.run(),
         Command::Calibrate(command) => command.run(),
         Command::Account(command) => command.run(),

@@ -9,13 +9,17 @@ use crate::records::Fault;
 
 pub(crate) mod account;
 pub(crate) mod calibrate;
+pub(crate) mod check;
 pub(crate) mod demo;
 pub(crate) mod episodes;
 pub(crate) mod graph;
 pub(crate) mod histogram;
+pub(crate) mod ledger;
 pub(crate) mod local;
+pub(crate) mod new;
 pub(crate) mod plan;
 pub(crate) mod release;
+pub(crate) mod run;
 pub(crate) mod substrings;
 pub(crate) mod train;
 

@@ -1,0 +1,261 @@
+//! Dashboards as their users run them: the example as it is printed, day after day, killed at any time.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+/// The example, as documented.
+const EXAMPLE: &str = r#"# dashboard.toml
+[privacy]
+epsilon = 1.0
+delta = 1e-6                  # or rho = …
+protects = "person"           # "person", "person-step" or "event"; printed in words in every report
+relation = "zero-out"         # or "replace"; no default
+
+[input]                       # CSV, or Parquet by its name; several files or a folder are read as one
+files = ["cases.csv"]
+time = "date"                 # a date or date-time column; RFC 3339, %Y-%m-%d by default, `format` for others
+person = "patient"            # needed unless protects = "event"
+
+[limits]                      # enforced row by row, not trusted; what is dropped is never reported
+rows_per_step = 1             # of one person, counted within one release
+steps = 3                     # in which one person counts, the first ones
+separation = 1                # between two of them, in steps
+
+[steps]
+length = "1 day"              # "1 hour", "1 week", …; boundaries in UTC unless `zone` is given
+first = "2026-01-01"
+last = "2027-12-31"
+late = "drop"                 # rows of a step that is already released: "drop", or "next" (count them in the first open step)
+
+[[release]]
+name = "cases"
+statistics = ["total", "window:7", "step"]      # several statistics of one noise, equally weighted in units of each one's optimum
+                              # (`weights = [2, 1, 1]` otherwise); also average, exp:A, poly:C
+by = { column = "region", values = "regions.txt" }   # or values = ["North", "South"]; rows elsewhere are dropped, or go to `other = "Elsewhere"`
+share = 2                     # of the budget, relative to the other releases; 1 by default
+
+[[release]]
+name = "cost"
+value = { column = "cost", bounds = [0, 500] }   # sums of a clipped value; without `value`, rows are counted
+statistics = ["total", "mean"]                   # mean: sum and count from one noise
+
+[[release]]
+name = "patients"
+of = "people"                 # different people so far
+statistics = ["total"]
+
+[[release]]
+name = "waiting"
+value = { column = "wait_minutes", bounds = [0, 240], resolution = 1 }
+statistics = ["quantile:0.5", "quantile:0.9"]
+
+[output]
+folder = "public"             # one CSV and one JSON Lines file per release, `guarantee.md`, `index.html`
+"#;
+
+fn command(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dp"));
+    command.args(arguments).current_dir(folder).stdin(Stdio::null());
+    command
+}
+
+fn dp(folder: &Path, arguments: &[&str]) -> Output {
+    command(folder, arguments).output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn place(spec: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("dashboard.toml"), spec).unwrap();
+    std::fs::write(folder.path().join("regions.txt"), "North\nSouth\n").unwrap();
+    folder
+}
+
+fn date(day: usize) -> String {
+    let months = [31, 28, 31];
+    let (mut month, mut day) = (0, day);
+    while day >= months[month] {
+        day -= months[month];
+        month += 1;
+    }
+    format!("2026-{:02}-{:02}", month + 1, day + 1)
+}
+
+/// The rows of so many days, always the same.
+fn rows(days: usize) -> String {
+    let mut text = String::from("date,patient,region,cost,wait_minutes\n");
+    for day in 0..days {
+        for visit in 0..10 {
+            let number = day * 7919 + visit * 104_729;
+            let region = ["North", "South", "West"][number % 3];
+            let _ =
+                writeln!(text, "{},p{},{region},{},{}", date(day), number % 97, number % 600, number % 250);
+        }
+    }
+    text
+}
+
+fn published(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = std::fs::read_dir(folder.join("public")).unwrap();
+    entries
+        .map(|entry| {
+            let path = entry.unwrap().path();
+            (path.file_name().unwrap().to_string_lossy().into_owned(), std::fs::read(path).unwrap())
+        })
+        .collect()
+}
+
+#[test]
+fn the_example_runs_as_it_is_printed() {
+    let folder = place(EXAMPLE);
+    let folder = folder.path();
+    std::fs::write(folder.join("cases.csv"), rows(5)).unwrap();
+    let check = stdout(&dp(folder, &["check", "dashboard.toml"]));
+    assert!(check.contains("730 steps of 1 day, from 2026-01-01 to 2028-01-01"), "{check}");
+    assert!(check.contains("window:7") && check.contains("quantile:0.9"), "{check}");
+    let run = stdout(&dp(folder, &["run", "dashboard.toml", "--until", "2026-01-06"]));
+    assert_eq!(run, "published steps 1 to 5 of 730 in public\n");
+    let before = published(folder);
+    let names: Vec<&str> = before.keys().map(String::as_str).collect();
+    assert_eq!(
+        names,
+        [
+            "cases.csv",
+            "cases.jsonl",
+            "cost.csv",
+            "cost.jsonl",
+            "guarantee.md",
+            "index.html",
+            "patients.csv",
+            "patients.jsonl",
+            "waiting.csv",
+            "waiting.jsonl"
+        ]
+    );
+    let again = stdout(&dp(folder, &["run", "dashboard.toml", "--until", "2026-01-06"]));
+    assert_eq!(again, "no step ended since the last run: 5 of 730 are published in public\n");
+    assert_eq!(before, published(folder));
+    let cases = String::from_utf8(before["cases.csv"].clone()).unwrap();
+    let mut lines = cases.lines();
+    assert_eq!(lines.next(), Some("step,time,region,statistic,value,standard_deviation,low,high"));
+    assert!(lines.next().unwrap().starts_with("1,2026-01-01,North,total,"));
+    assert_eq!(cases.lines().count(), 1 + 5 * 2 * 3);
+    for line in String::from_utf8(before["cases.jsonl"].clone()).unwrap().lines() {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert!(line["value"].is_i64() && line["region"].is_string() && line["low"].is_number(), "{line}");
+    }
+    let page = String::from_utf8(before["index.html"].clone()).unwrap();
+    assert!(
+        !page.contains("http://")
+            || page.matches("http://").count() == page.matches("http://www.w3.org/2000/svg").count()
+    );
+    assert!(!page.contains("https://") && !page.contains("{{"));
+    let ledger = stdout(&dp(folder, &["ledger", "dashboard.state"]));
+    assert!(ledger.contains("cases") && ledger.contains("all together"), "{ledger}");
+    let epsilon = ledger.rsplit_once("epsilon = ").unwrap().1.split_once(' ').unwrap().0;
+    assert!((epsilon.parse::<f64>().unwrap() - 1.0).abs() < 1e-3, "{ledger}");
+}
+
+/// Sixty days, one run a day; every run is killed once before it may finish, at a time that moves through it. What is
+/// published in the end is what one run at the end publishes, to the last bit.
+#[test]
+fn sixty_days_of_kills_equal_one_run() {
+    let spec = EXAMPLE.replace("2027-12-31", "2026-03-01");
+    let (killed, whole) = (place(&spec), place(&spec));
+    let seed = ["--reproducible-seed", "5"];
+    std::fs::write(whole.path().join("cases.csv"), rows(60)).unwrap();
+    stdout(&dp(whole.path(), &[&["run", "dashboard.toml", "--until", "2026-03-02"], &seed[..]].concat()));
+    let mut interrupted = 0;
+    let mut typical = Duration::from_millis(200);
+    for day in (4..=60).step_by(4) {
+        std::fs::write(killed.path().join("cases.csv"), rows(day)).unwrap();
+        let until = date(day);
+        let arguments = [&["run", "dashboard.toml", "--until", &until], &seed[..]].concat();
+        for part in 1..=2 {
+            let mut child = command(killed.path(), &arguments)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            std::thread::sleep(typical * (day as u32 * 3 + part * 29) / 200);
+            interrupted += usize::from(child.try_wait().unwrap().is_none());
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        let start = std::time::Instant::now();
+        stdout(&dp(killed.path(), &arguments));
+        typical = start.elapsed();
+    }
+    assert!(interrupted > 0, "no run was killed in time");
+    assert_eq!(published(whole.path()), published(killed.path()));
+}
+
+#[test]
+fn mistakes_are_told_before_anything_is_written() {
+    let folder = place(&EXAMPLE.replace("steps = 3 ", "steps = 0 ").replace("\"mean\"", "\"meen\""));
+    let folder = folder.path();
+    let output = dp(folder, &["run", "dashboard.toml"]);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(message.contains("dashboard.toml:16: `limits.steps`: 0"), "{message}");
+    assert!(
+        message.contains("dashboard.toml:36: `release.statistics`: \"meen\" is no statistic"),
+        "{message}"
+    );
+    std::fs::write(folder.join("dashboard.toml"), EXAMPLE).unwrap();
+    std::fs::write(folder.join("cases.csv"), "day,patient,region,cost,wait_minutes\n").unwrap();
+    let output = dp(folder, &["run", "dashboard.toml"]);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(message.contains("cases.csv:1: there is no column `date`; the columns are `day`"), "{message}");
+    assert!(!folder.join("public").exists() && !folder.join("dashboard.state").exists());
+    // Rows that cannot be used stop nothing, but can be looked for.
+    let text = "date,patient,region,cost,wait_minutes\n2026-01-01,,North,1,1\n2026-01-01,p1,North,much,1\n";
+    std::fs::write(folder.join("cases.csv"), text).unwrap();
+    stdout(&dp(folder, &["run", "dashboard.toml", "--until", "2026-01-02"]));
+    let check = dp(folder, &["check", "dashboard.toml", "--rows"]);
+    let found = String::from_utf8(check.stdout).unwrap();
+    assert_eq!(check.status.code(), Some(1));
+    assert!(found.contains("cases.csv:2: the person has no identifier"), "{found}");
+    assert!(
+        found.contains("cases.csv:3: the value is not a finite number") && !found.contains("much"),
+        "{found}"
+    );
+}
+
+#[test]
+fn a_new_description_is_one_that_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let arguments = [
+        "new",
+        "mine.toml",
+        "--input",
+        "in.csv",
+        "--time",
+        "when",
+        "--person",
+        "who",
+        "--first",
+        "2026-01-01",
+        "--last",
+        "2026-01-31",
+        "--by",
+        "place",
+        "--values",
+        "here, there",
+    ];
+    assert!(stdout(&dp(folder, &arguments)).starts_with("wrote mine.toml"));
+    std::fs::write(folder.join("in.csv"), "when,who,place\n2026-01-01,me,here\n").unwrap();
+    let run = stdout(&dp(folder, &["run", "mine.toml", "--until", "2026-01-02"]));
+    assert_eq!(run, "published step 1 of 31 in public\n");
+    assert_eq!(dp(folder, &arguments).status.code(), Some(2), "it is there already");
+    assert_eq!(dp(folder, &["new", "other.toml"]).status.code(), Some(2), "nobody answers");
+}

@@ -1,0 +1,84 @@
+//! What can go wrong, each with a place and what to do.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// The result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// One mistake in a file, where it is and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mistake {
+    /// The file.
+    pub file: PathBuf,
+    /// The line, counted from 1.
+    pub line: u64,
+    /// What is wrong, and what to do.
+    pub message: String,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}:{}: {}", self.file.display(), self.line, self.message)
+    }
+}
+
+/// An error of a dashboard. None of them says anything about the contents of a row, only where it is.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file that describes the dashboard has mistakes: all of them, in order.
+    #[error("{}", list(.0))]
+    Spec(Vec<Mistake>),
+    /// An input file does not have what the description asks for.
+    #[error("{0}")]
+    Input(Mistake),
+    /// A file cannot be read or written.
+    #[error("{}: {reason}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system says, and what to do.
+        reason: String,
+    },
+    /// Rows that were consumed by an earlier run are not there any more, or not the same.
+    #[error("{}: {reason}", path.display())]
+    Past {
+        /// The file.
+        path: PathBuf,
+        /// Which rows, and what to do.
+        reason: String,
+    },
+    /// The saved state cannot be continued.
+    #[error("{}: {reason}", path.display())]
+    State {
+        /// The folder of the state.
+        path: PathBuf,
+        /// Why not, and what to do.
+        reason: String,
+    },
+    /// What the mechanism refuses.
+    #[error("release `{release}`: {source}")]
+    Mechanism {
+        /// The name of the release.
+        release: String,
+        /// The refusal.
+        source: dp_mechanisms::Error,
+    },
+}
+
+impl Error {
+    /// A file that the system refuses to read or write.
+    pub(crate) fn file(path: &Path, reason: impl fmt::Display) -> Self {
+        Self::File { path: path.to_owned(), reason: reason.to_string() }
+    }
+
+    /// A state that cannot be continued.
+    pub(crate) fn state(path: &Path, reason: impl fmt::Display) -> Self {
+        Self::State { path: path.to_owned(), reason: reason.to_string() }
+    }
+}
+
+fn list(mistakes: &[Mistake]) -> String {
+    mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}

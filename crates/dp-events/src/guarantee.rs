@@ -1,0 +1,159 @@
+//! The promise in words, for people and for the file of a data protection officer.
+
+use std::fmt::Write as _;
+
+use dp_mechanisms::Relation;
+
+use crate::encoding::{LARGEST_CELL, Measure};
+use crate::ledger::{epsilon_of, total_rho};
+use crate::plan::Planned;
+use crate::spec::{BadRows, Late, Of, Promise, Protects, Spec};
+use crate::state::{Header, Randomness};
+
+/// What the budget is, in one phrase.
+pub(crate) fn budget(spec: &Spec) -> String {
+    match spec.privacy.budget {
+        Promise::Approximate { epsilon, delta } => format!("ε = {epsilon}, δ = {delta:e}"),
+        Promise::ZeroConcentrated { rho } => format!("ρ = {rho} (zero-concentrated)"),
+    }
+}
+
+/// What is protected, in one sentence.
+pub(crate) fn protection(spec: &Spec) -> String {
+    let change = match spec.privacy.relation {
+        Relation::ZeroOut => "left out",
+        Relation::Replace => "replaced by any others",
+    };
+    let whose = match spec.privacy.protects {
+        Protects::Person => "all rows of any one person",
+        Protects::PersonStep => "all rows of any one person within one step",
+        Protects::Event => "any one row",
+    };
+    format!(
+        "Everything published here, over all {} steps together, would look almost the same if {whose} were {change}.",
+        spec.calendar.steps()
+    )
+}
+
+/// Who this protects against, and from what it does not.
+pub(crate) const AGAINST: &str = "This holds against anybody who sees all of it, whatever else they know and however much \
+    they compute. It does not hold against whoever holds the input files or the sealed state, and it does not hide what is \
+    true of many people at once.";
+
+/// How much of one person counts, in one sentence.
+pub(crate) fn limits(spec: &Spec) -> Option<String> {
+    let limits = spec.limits;
+    match spec.privacy.protects {
+        Protects::Person => Some(format!(
+            "Of one person at most {} in a step and at most {} count{}; the rest is left out, and nobody is told.",
+            counted(limits.rows_per_step, "row"),
+            counted(limits.steps, "step"),
+            if limits.steps > 1 && limits.separation > 1 {
+                format!(", any two at least {} steps apart", limits.separation)
+            } else {
+                String::new()
+            }
+        )),
+        Protects::PersonStep => Some(format!(
+            "Of one person at most {} in a step count; the rest is left out, and nobody is told. Somebody who appears in many \
+             steps is protected in each of them, not in all together.",
+            counted(limits.rows_per_step, "row")
+        )),
+        Protects::Event => None,
+    }
+}
+
+fn counted(number: u32, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+/// The document.
+pub(crate) fn document(spec: &Spec, planned: &[Planned], header: &Header) -> String {
+    let mut text = String::from("# Guarantee\n\n");
+    if header.randomness != Randomness::System {
+        text.push_str("**These numbers were made with a reproducible seed and protect nobody.**\n\n");
+    }
+    let _ = writeln!(text, "{} {AGAINST}\n", protection(spec));
+    text.push_str("## What is promised\n\n| | |\n|---|---|\n");
+    let _ = writeln!(text, "| budget of everything together | {} |", budget(spec));
+    let relation = match spec.privacy.relation {
+        Relation::ZeroOut => "zero-out: inputs with and without the data of one",
+        Relation::Replace => "replace: the data of one exchanged for any other, at the same or other times",
+    };
+    let _ = writeln!(text, "| protects | {} |", spec.privacy.protects.word());
+    let _ = writeln!(text, "| neighbouring inputs | {relation} |");
+    let first = spec.calendar.label(0);
+    let end = spec.calendar.end_label(spec.calendar.steps() - 1);
+    let _ = writeln!(
+        text,
+        "| steps | {} of {}, from {first} to {end} ({}) |",
+        spec.calendar.steps(),
+        spec.calendar.length(),
+        spec.calendar.zone()
+    );
+    let late = match spec.late {
+        Late::Drop => "left out",
+        Late::Next => "counted in the first open step",
+    };
+    let _ = writeln!(text, "| rows of a step that is published already | {late} |");
+    let bad = match spec.input.bad_rows {
+        BadRows::Drop => "left out, and nobody is told",
+        BadRows::Refuse => {
+            "the run stops; that it stopped depends on the data and is seen by the operator only"
+        }
+    };
+    let _ = writeln!(text, "| rows that cannot be used | {bad} |");
+    if let Some(limits) = limits(spec) {
+        let _ = writeln!(text, "\n{limits}");
+    }
+    text.push_str(
+        "\nA step is published when its end has passed, whether it has rows or not: the number, the times and the names of \
+         all lines are known beforehand.\n\n## What is spent\n\nThe budget is spent once, for all steps of the horizon, when the \
+         first step is published.\n\n| release | of | statistics | keys | noise | ρ | μ |\n|---|---|---|---|---|---|---|\n",
+    );
+    for (release, planned) in spec.releases.iter().zip(planned) {
+        let of = match (&planned.encoding.measure, release.of, &release.value) {
+            (_, Of::People, _) => "different people so far".to_owned(),
+            (_, _, None) => "rows".to_owned(),
+            (_, _, Some(value)) => {
+                format!("`{}` between {} and {}", value.column, value.low, value.high)
+            }
+        };
+        let statistics: Vec<String> = release.statistics.iter().map(ToString::to_string).collect();
+        let keys = release
+            .by
+            .as_ref()
+            .map_or_else(|| "—".to_owned(), |by| format!("{} of `{}`", by.len(), by.column));
+        let rho = planned.rho();
+        let _ = writeln!(
+            text,
+            "| {} | {of} | {} | {keys} | {} | {rho:.6} | {:.6} |",
+            release.name,
+            statistics.join(", "),
+            planned.strategy(),
+            (2.0 * rho).sqrt()
+        );
+    }
+    let rho = total_rho(&header.ledger);
+    let _ = writeln!(text, "| **all together** | | | | | {rho:.6} | {:.6} |", (2.0 * rho).sqrt());
+    if let Promise::ZeroConcentrated { .. } = spec.privacy.budget
+        && let Ok(epsilon) = epsilon_of(rho, 1e-6)
+    {
+        let _ = writeln!(
+            text,
+            "\nThis is (ε, δ)-differential privacy for ε = {epsilon:.4} at δ = 1e-6, and for other pairs."
+        );
+    }
+    text.push_str(
+        "\nThe noise is discrete Gaussian, sampled and added in exact integer arithmetic; rounding afterwards cannot \
+         undo it. Bands hold the number without noise with probability 95 %, each by itself.\n",
+    );
+    if planned.iter().any(|planned| planned.encoding.measure == Measure::Sum) {
+        let _ = writeln!(
+            text,
+            "A sum within one step and key counts as at most {LARGEST_CELL} units of its resolution."
+        );
+    }
+    let _ = writeln!(text, "\nMade by dp {}.", env!("CARGO_PKG_VERSION"));
+    text
+}

@@ -1,0 +1,139 @@
+//! Rows of files, one after the other, as the fields that are used.
+//!
+//! | module | reads |
+//! |---|---|
+//! | `csv` | CSV, without allocating per row |
+//! | `parquet` | Parquet, with the feature of that name |
+
+mod csv;
+#[cfg(feature = "parquet")]
+mod parquet;
+
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::spec::Spec;
+
+/// One row: where it is, and the fields that are used.
+pub(crate) struct Row<'a> {
+    /// The line on which it begins, or its number where a file has no lines.
+    pub(crate) line: u64,
+    fields: Fields<'a>,
+}
+
+enum Fields<'a> {
+    /// A record of CSV and where the columns stand in it.
+    Record { record: &'a ::csv::ByteRecord, places: &'a [usize] },
+    /// The columns themselves.
+    #[cfg_attr(not(feature = "parquet"), allow(dead_code))]
+    Texts(&'a [Option<&'a [u8]>]),
+}
+
+impl Row<'_> {
+    /// The field of a column, counted in the order in which columns were asked for; nothing if the row does not have it.
+    pub(crate) fn field(&self, column: usize) -> Option<&[u8]> {
+        match self.fields {
+            Fields::Record { record, places } => record.get(*places.get(column)?),
+            Fields::Texts(texts) => *texts.get(column)?,
+        }
+    }
+}
+
+/// An input file and the name under which a state remembers it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct InputFile {
+    pub(crate) path: PathBuf,
+    pub(crate) name: String,
+}
+
+/// The files of a description, folders opened: those that end in `.csv` or `.parquet`, by name.
+///
+/// # Errors
+/// A path that is not there, a folder that cannot be read, two files of one name.
+pub(crate) fn files(spec: &Spec) -> Result<Vec<InputFile>> {
+    let mut found: Vec<InputFile> = Vec::new();
+    for written in &spec.input.files {
+        let path = spec.resolve(written);
+        let kind = std::fs::metadata(&path).map_err(|error| Error::file(&path, error))?;
+        let name = written.to_string_lossy().into_owned();
+        if !kind.is_dir() {
+            found.push(InputFile { path, name });
+            continue;
+        }
+        let entries = std::fs::read_dir(&path).map_err(|error| Error::file(&path, error))?;
+        let mut inside = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|error| Error::file(&path, error))?.path();
+            if is_csv(&entry) || is_parquet(&entry) {
+                let inner = entry.file_name().unwrap_or_default().to_string_lossy();
+                inside
+                    .push(InputFile { name: format!("{}/{inner}", name.trim_end_matches('/')), path: entry });
+            }
+        }
+        inside.sort_by(|left, right| left.name.cmp(&right.name));
+        found.extend(inside);
+    }
+    for (index, file) in found.iter().enumerate() {
+        if found[..index].iter().any(|other| other.name == file.name) {
+            return Err(Error::file(&file.path, "is listed twice; name every file once"));
+        }
+    }
+    Ok(found)
+}
+
+fn has_ending(path: &Path, ending: &str) -> bool {
+    path.extension().is_some_and(|found| found.eq_ignore_ascii_case(ending))
+}
+
+fn is_csv(path: &Path) -> bool {
+    has_ending(path, "csv")
+}
+
+fn is_parquet(path: &Path) -> bool {
+    has_ending(path, "parquet")
+}
+
+/// Hands every row of a file to `each`, with the fields of the columns in their order.
+///
+/// # Complexity
+/// Linear in the bytes of the file; nothing is allocated per row of CSV.
+///
+/// # Errors
+/// A file that cannot be read, a column that it does not have, or what `each` returns.
+pub(crate) fn read(
+    path: &Path,
+    columns: &[String],
+    each: &mut dyn FnMut(&Row<'_>) -> Result<()>,
+) -> Result<()> {
+    if is_parquet(path) {
+        #[cfg(feature = "parquet")]
+        return parquet::read(path, columns, each);
+        #[cfg(not(feature = "parquet"))]
+        return Err(Error::file(path, "this program was built without Parquet; convert the file to CSV"));
+    }
+    csv::read(path, columns, each)
+}
+
+/// Refuses a file that does not have the columns, without reading its rows.
+///
+/// # Errors
+/// A file that cannot be read, or a column that it does not have.
+pub(crate) fn check_columns(path: &Path, columns: &[String]) -> Result<()> {
+    // An error that stands for "enough": the first row ends the reading.
+    let mut enough = false;
+    let read = read(path, columns, &mut |_| {
+        enough = true;
+        Err(Error::file(path, "enough"))
+    });
+    if enough { Ok(()) } else { read }
+}
+
+/// The rows of a text of CSV, for tests.
+#[cfg(test)]
+pub(crate) fn read_text(
+    text: &str,
+    columns: &[String],
+    each: &mut dyn FnMut(&Row<'_>) -> Result<()>,
+) -> Result<()> {
+    csv::read_from(text.as_bytes(), Path::new("rows.csv"), columns, each)
+}
