@@ -1,8 +1,7 @@
 //! A run: rows in, steps closed by the clock, numbers published.
 
-use dp_mechanisms::Seed;
-use dp_mechanisms::exact::ExactMechanism;
-use zeroize::Zeroizing;
+use dp_mechanisms::{Mechanism, Seed};
+use zeroize::{Zeroize, Zeroizing};
 
 use crate::consumed::Consumed;
 use crate::encoding::Encoding;
@@ -166,6 +165,7 @@ impl Dashboard {
             steps: planned.plan.steps(),
             strategy: planned.strategy().to_owned(),
             rho: planned.rho(),
+            slack: planned.slack(),
         });
         let header = Header { identity: self.spec.identity(), randomness, ledger: ledger.collect() };
         let intake = Intake::new(&self.spec, encodings, HashKey::new(*key));
@@ -208,7 +208,7 @@ impl Dashboard {
         let intake = Intake::decode(&self.spec, encodings, &mut rest).ok_or_else(damaged)?;
         let consumed = Consumed::decode(&mut rest).ok_or_else(damaged)?;
         let fits = contents.releases.iter().zip(&self.planned).all(|(kept, planned)| {
-            kept.cells.len() == intake.open() * planned.plan.dimension()
+            kept.cells.len() == intake.open() * planned.dimension()
                 && kept.numbers.len() == intake.open() * planned.keys * planned.statistics.len()
         });
         if !fits || contents.releases.len() != self.planned.len() {
@@ -263,33 +263,41 @@ fn advance<'a>(
     if new.peek().is_none() {
         return Ok(());
     }
-    let dimension = planned.plan.dimension();
-    let mut mechanism = ExactMechanism::reproducible(planned.plan.clone(), Seed::shared(kept.seed))?;
+    let dimension = planned.dimension();
+    let mut mechanism = Mechanism::new(planned.plan.clone(), Seed::shared(kept.seed))?;
     let mut statistics = Statistics::new(planned)?;
-    let mut noisy = vec![0.0; dimension];
+    let (mut input, mut noisy) = (vec![0.0; dimension], vec![0.0; dimension]);
     let mut discarded = Vec::new();
     for cells in kept.cells.chunks_exact(dimension) {
-        mechanism.release_units(cells, &mut noisy)?;
+        fill(&mut input, cells);
+        mechanism.release(&input, &mut noisy)?;
         discarded.clear();
         statistics.push(planned, &noisy, &mut discarded)?;
     }
-    if !kept.cells.is_empty() && witness(&mechanism) != kept.witness {
+    if !kept.cells.is_empty() && witness(&noisy) != kept.witness {
         return Err(Failed::Witness);
     }
     for cells in new {
-        mechanism.release_units(cells, &mut noisy)?;
+        fill(&mut input, cells);
+        mechanism.release(&input, &mut noisy)?;
         statistics.push(planned, &noisy, &mut kept.numbers)?;
         kept.cells.extend_from_slice(cells);
     }
-    kept.witness = witness(&mechanism);
+    input.zeroize();
+    kept.witness = witness(&noisy);
     Ok(())
 }
 
-/// A hash of the latest measurements, which are public like everything that is made of them.
-fn witness(mechanism: &ExactMechanism) -> [u8; 32] {
+/// Cells as the mechanism takes them; all of them are far below what a double holds exactly.
+fn fill(input: &mut [f64], cells: &[i64]) {
+    input.iter_mut().zip(cells).for_each(|(input, cell)| *input = *cell as f64);
+}
+
+/// A hash of the latest noisy cells, which are public like everything that is made of them.
+fn witness(noisy: &[f64]) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new();
-    mechanism.measurements().iter().for_each(|value| {
-        hasher.update(&value.to_le_bytes());
+    noisy.iter().for_each(|value| {
+        hasher.update(&value.to_bits().to_le_bytes());
     });
     *hasher.finalize().as_bytes()
 }

@@ -137,7 +137,7 @@ pub(crate) fn document(spec: &Spec, planned: &[Planned], header: &Header) -> Str
     let rho = total_rho(&header.ledger);
     let _ = writeln!(text, "| **all together** | | | | | {rho:.6} | {:.6} |", (2.0 * rho).sqrt());
     if let Promise::ZeroConcentrated { .. } = spec.privacy.budget
-        && let Ok(epsilon) = epsilon_of(rho, 1e-6)
+        && let Ok(epsilon) = epsilon_of(&header.ledger, 1e-6)
     {
         let _ = writeln!(
             text,

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use dp_mechanisms::budget::delta_from_gdp;
 use dp_mechanisms::exact::budget::delta_from_zcdp;
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +20,8 @@ pub struct Entry {
     pub strategy: String,
     /// ρ of zero-concentrated differential privacy.
     pub rho: f64,
+    /// How far the noise is from Gaussian noise of `μ = sqrt(2ρ)`, in total variation.
+    pub slack: f64,
 }
 
 impl Entry {
@@ -63,7 +66,7 @@ impl Ledger {
     /// # Errors
     /// A δ that is not strictly between 0 and 1.
     pub fn epsilon(&self, delta: f64) -> dp_mechanisms::Result<f64> {
-        epsilon_of(self.rho(), delta)
+        epsilon_of(&self.entries, delta)
     }
 }
 
@@ -71,8 +74,9 @@ pub(crate) fn total_rho(entries: &[Entry]) -> f64 {
     entries.iter().fold(0.0, |sum: f64, entry| (sum + entry.rho).next_up())
 }
 
-/// The least ε, rounded up, for which ρ-zCDP is known to imply (ε, δ).
-pub(crate) fn epsilon_of(rho: f64, delta: f64) -> dp_mechanisms::Result<f64> {
+/// The least ε, rounded up, that the parts together are known to satisfy at δ, by the better of two routes: ρ-zCDP, or μ-GDP
+/// with the distance of the noise from a Gaussian added to δ.
+pub(crate) fn epsilon_of(entries: &[Entry], delta: f64) -> dp_mechanisms::Result<f64> {
     if !(delta > 0.0 && delta < 1.0) {
         return Err(dp_mechanisms::Error::OutOfRange {
             what: "delta",
@@ -80,6 +84,13 @@ pub(crate) fn epsilon_of(rho: f64, delta: f64) -> dp_mechanisms::Result<f64> {
             range: "strictly between 0 and 1",
         });
     }
+    let rho = total_rho(entries);
+    let mu = (2.0 * rho).sqrt().next_up();
+    let slack = entries.iter().fold(0.0, |sum: f64, entry| (sum + entry.slack).next_up());
+    let enough = |epsilon: f64| -> dp_mechanisms::Result<bool> {
+        let gaussian = delta_from_gdp(epsilon, mu)? + (1.0 + epsilon.exp()) * slack * (1.0 + 1e-9);
+        Ok(delta_from_zcdp(epsilon, rho)?.min(gaussian) <= delta)
+    };
     // ε = ρ + 2 sqrt(ρ ln(1/δ)) is always enough.
     let (mut low, mut high) = (0.0, rho + 2.0 * (rho * (1.0 / delta).ln()).sqrt() + 1e-12);
     for _ in 0..100 {
@@ -87,7 +98,7 @@ pub(crate) fn epsilon_of(rho: f64, delta: f64) -> dp_mechanisms::Result<f64> {
         if !(middle > low && middle < high) {
             break;
         }
-        if delta_from_zcdp(middle, rho)? <= delta { high = middle } else { low = middle }
+        if enough(middle)? { high = middle } else { low = middle }
     }
     Ok(high)
 }
@@ -98,14 +109,20 @@ mod tests {
 
     #[test]
     fn parts_add_up_in_rho_and_in_squares_of_mu() {
-        let entry = |rho| Entry { release: String::new(), steps: 1, strategy: String::new(), rho };
+        let entry =
+            |rho| Entry { release: String::new(), steps: 1, strategy: String::new(), rho, slack: 0.0 };
         let ledger = Ledger { entries: vec![entry(0.02), entry(0.01)], reproducible: false };
         assert!((ledger.rho() - 0.03).abs() < 1e-15 && ledger.rho() >= 0.03);
         let squares: f64 = ledger.entries.iter().map(|entry| entry.mu() * entry.mu()).sum();
         assert!((ledger.mu() * ledger.mu() - squares).abs() < 1e-12);
         let epsilon = ledger.epsilon(1e-6).unwrap();
-        assert!(delta_from_zcdp(epsilon, ledger.rho()).unwrap() <= 1e-6);
-        assert!(delta_from_zcdp(epsilon * (1.0 - 1e-9), ledger.rho()).unwrap() > 1e-6);
+        assert!(delta_from_gdp(epsilon, ledger.mu()).unwrap() <= 1e-6);
+        assert!(delta_from_gdp(epsilon * (1.0 - 1e-9), ledger.mu()).unwrap() > 1e-6);
+        // Noise that is far from a Gaussian is charged as zCDP, which asks for more.
+        let mut coarse = ledger.clone();
+        coarse.entries[0].slack = 1e-3;
+        let larger = coarse.epsilon(1e-6).unwrap();
+        assert!(larger > epsilon * 1.01 && delta_from_zcdp(larger, coarse.rho()).unwrap() <= 1e-6);
         assert!(ledger.epsilon(0.0).is_err() && ledger.epsilon(f64::NAN).is_err());
     }
 }

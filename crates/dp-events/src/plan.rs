@@ -1,8 +1,7 @@
 //! Every release with its strategy, its noise and its part of the budget, before any data is read.
 
 use dp_mechanisms::exact::budget::rho_from_approximate;
-use dp_mechanisms::exact::{ExactBudget, ExactPlan};
-use dp_mechanisms::{Method, Participation, Problem, Statistic as JointStatistic, Workload};
+use dp_mechanisms::{Budget, Method, Participation, Plan, Problem, Statistic as JointStatistic, Workload};
 
 use crate::encoding::{Encoding, Measure};
 use crate::error::{Error, Result};
@@ -15,7 +14,7 @@ const METHODS: [Method; 3] = [Method::ScaledSqrt, Method::NormalizedSqrt, Method
 pub struct Planned {
     /// The name of the release.
     pub name: String,
-    pub(crate) plan: ExactPlan,
+    pub(crate) plan: Plan,
     pub(crate) encoding: Encoding,
     pub(crate) statistics: Vec<Statistic>,
     pub(crate) keys: usize,
@@ -38,7 +37,12 @@ impl Planned {
 
     /// The number of cells that are measured at every step.
     pub fn dimension(&self) -> usize {
-        self.plan.dimension()
+        self.encoding.dimension()
+    }
+
+    /// How far its noise is from Gaussian noise, in total variation: what a composition by μ adds to δ.
+    pub fn slack(&self) -> f64 {
+        self.plan.slack()
     }
 
     /// The statistics, in the order in which they are printed.
@@ -48,7 +52,7 @@ impl Planned {
 
     /// The bytes that a run keeps of this release: its cells at every step.
     pub fn memory(&self) -> usize {
-        self.plan.dimension() * self.plan.steps() * size_of::<i64>()
+        self.dimension() * self.plan.steps() * size_of::<i64>()
     }
 
     /// The standard deviation of a statistic at a step counted from 0, as it is printed; nothing for means and quantiles,
@@ -74,51 +78,67 @@ impl Planned {
 /// Plans every release of a description.
 ///
 /// # Privacy
-/// All releases together satisfy the budget: discrete Gaussian noise of parts `ρ_i` composes to `Σ ρ_i`, also adaptively. A
-/// single release gets the budget as it is stated.
+/// All releases together satisfy the budget. A single release gets it as it is stated. Several that share an (ε, δ) get parts of
+/// the μ that it buys: Gaussian noise composes to `μ² = Σ μ_i²` exactly, also adaptively, and the distance of discrete from
+/// Gaussian noise costs `(1 + e^ε) Σ slack_i` of δ, for which a part of δ is set aside. Where that is not enough, and for a
+/// stated ρ, the parts are those of ρ, which discrete noise satisfies without slack.
 ///
 /// # Errors
 /// What calibration refuses, by the name of the release.
 pub fn plan(spec: &Spec) -> Result<Vec<Planned>> {
-    let columns = spec.columns();
-    let encodings = Encoding::all(spec, &columns);
-    let budgets = shares(spec)?;
+    let refuse = |source| Error::Mechanism { release: spec.releases[0].name.clone(), source };
+    let (epsilon, delta) = match (spec.privacy.budget, spec.releases.len()) {
+        (Promise::ZeroConcentrated { rho }, _) => {
+            return with_budgets(spec, &parts_of_rho(spec, rho).map_err(refuse)?);
+        }
+        (Promise::Approximate { epsilon, delta }, 1) => {
+            return with_budgets(spec, &[Budget::approximate(epsilon, delta).map_err(refuse)?]);
+        }
+        (Promise::Approximate { epsilon, delta }, _) => (epsilon, delta),
+    };
+    let reserve = delta * SET_ASIDE;
+    let whole = Budget::approximate(epsilon, delta - reserve).map_err(refuse)?;
+    let parts = shares(spec).map(|share| Budget::gaussian(whole.mu() * share.sqrt() * ROUNDED_DOWN));
+    let parts = parts.collect::<dp_mechanisms::Result<Vec<_>>>().map_err(refuse)?;
+    let planned = with_budgets(spec, &parts)?;
+    let slack: f64 = planned.iter().map(Planned::slack).sum();
+    if (1.0 + epsilon.exp()) * slack * (1.0 + 1e-9) <= reserve {
+        return Ok(planned);
+    }
+    let rho = rho_from_approximate(epsilon, delta).map_err(refuse)?;
+    with_budgets(spec, &parts_of_rho(spec, rho).map_err(refuse)?)
+}
+
+/// The part of δ that is set aside for the difference between discrete and Gaussian noise.
+const SET_ASIDE: f64 = 1e-6;
+
+/// By how much every part is rounded down: more than it, and the sum of parts, can gain by rounding later.
+const ROUNDED_DOWN: f64 = 1.0 - 1e-11;
+
+/// The part of every release in the whole.
+fn shares(spec: &Spec) -> impl Iterator<Item = f64> {
+    let total: f64 = spec.releases.iter().map(|release| release.share).sum();
+    spec.releases.iter().map(move |release| release.share / total)
+}
+
+fn parts_of_rho(spec: &Spec, rho: f64) -> dp_mechanisms::Result<Vec<Budget>> {
+    shares(spec).map(|share| Budget::zero_concentrated(rho * share * ROUNDED_DOWN)).collect()
+}
+
+fn with_budgets(spec: &Spec, budgets: &[Budget]) -> Result<Vec<Planned>> {
+    let encodings = Encoding::all(spec, &spec.columns());
     let planned = spec.releases.iter().zip(encodings).zip(budgets);
     planned
         .map(|((release, encoding), budget)| {
-            one(spec, release, encoding, budget)
+            one(spec, release, encoding, *budget)
                 .map_err(|source| Error::Mechanism { release: release.name.clone(), source })
         })
         .collect()
 }
 
-/// The budget of every release.
-fn shares(spec: &Spec) -> Result<Vec<ExactBudget>> {
-    let refuse = |source| Error::Mechanism { release: spec.releases[0].name.clone(), source };
-    let rho = match (spec.privacy.budget, spec.releases.len()) {
-        (Promise::Approximate { epsilon, delta }, 1) => {
-            return Ok(vec![ExactBudget::Approximate { epsilon, delta }]);
-        }
-        (Promise::Approximate { epsilon, delta }, _) => {
-            rho_from_approximate(epsilon, delta).map_err(refuse)?
-        }
-        (Promise::ZeroConcentrated { rho }, _) => rho,
-    };
-    let total: f64 = spec.releases.iter().map(|release| release.share).sum();
-    // Every part is rounded down by more than what it, and the sum of parts, can gain by rounding later.
-    let slack = 1.0 - 1e-11;
-    let parts = spec.releases.iter().map(|release| rho * (release.share / total) * slack);
-    Ok(parts.map(|rho| ExactBudget::ZeroConcentrated { rho }).collect())
-}
-
-fn one(
-    spec: &Spec,
-    release: &Release,
-    encoding: Encoding,
-    budget: ExactBudget,
-) -> dp_mechanisms::Result<Planned> {
+fn one(spec: &Spec, release: &Release, encoding: Encoding, budget: Budget) -> dp_mechanisms::Result<Planned> {
     let steps = spec.calendar.steps();
-    let footprint = encoding.footprint(spec)?;
+    let footprint = encoding.footprint(spec)?.of_dimension(encoding.dimension())?;
     let participation = footprint.terms().first().map_or(Participation::Single, |term| term.participation);
     let workloads: Vec<Workload> =
         release.statistics.iter().map(|one| one.workload()).collect::<dp_mechanisms::Result<_>>()?;
@@ -132,7 +152,7 @@ fn one(
     let mut refusal = None;
     for method in METHODS {
         let planned = method.build(&problem).and_then(|strategy| {
-            let plan = ExactPlan::new(&strategy, footprint.clone(), encoding.dimension(), 1.0, budget)?;
+            let plan = Plan::exact(&strategy, footprint.clone(), budget, 1.0)?;
             let rows = problem.row_norms(strategy.as_ref())?;
             Ok((plan, rows))
         });
@@ -143,9 +163,8 @@ fn one(
                 continue;
             }
         };
-        // The noise of a measurement, in units of a cell.
-        let first = plan.standard_deviation(1).zip(plan.row_norms().at(0));
-        let sigma = first.map_or(f64::INFINITY, |(deviation, squared)| deviation / squared.sqrt());
+        // In units of a cell.
+        let sigma = plan.sigma();
         let deviations = rows.iter().map(|rows| rows.iter().map(|squared| sigma * squared.sqrt()).collect());
         return Ok(Planned {
             name: release.name.clone(),
@@ -160,10 +179,9 @@ fn one(
     Err(refusal.unwrap_or(dp_mechanisms::Error::Empty { what: "the list of strategies" }))
 }
 
-/// `Δ²/(2σ²)` from the integers of the plan, rounded up.
-fn spent(plan: &ExactPlan) -> f64 {
-    let sensitivity: f64 = plan.sensitivity().to_string().parse().unwrap_or(f64::INFINITY);
-    sensitivity / (2.0 * plan.noise().variance()) * (1.0 + 1e-12)
+/// `Δ²/(2σ²)`, rounded up.
+fn spent(plan: &Plan) -> f64 {
+    plan.sensitivity().squared / (2.0 * plan.sigma() * plan.sigma()) * (1.0 + 1e-12)
 }
 
 /// The mean squared error of a statistic alone, by the first method that serves it.

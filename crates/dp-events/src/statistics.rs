@@ -38,7 +38,7 @@ pub(crate) struct Statistics {
 
 impl Statistics {
     pub(crate) fn new(planned: &Planned) -> dp_mechanisms::Result<Self> {
-        let (steps, dimension) = (planned.plan.steps(), planned.plan.dimension());
+        let (steps, dimension) = (planned.plan.steps(), planned.dimension());
         let streams = planned.statistics.iter().map(|one| one.workload()?.stream(steps, dimension));
         let streams = streams.collect::<dp_mechanisms::Result<Vec<_>>>()?;
         let orders =
