@@ -13,6 +13,7 @@
 //! | [`plan`] | the only place that computes σ |
 //! | [`bounds`], [`certificate`] | what nothing can beat, in closed form and by duality without matrices |
 //! | [`planner`] | evaluates the strategies for a workload and picks |
+//! | [`conformance`] | whether a strategy from elsewhere keeps its promises |
 //! | [`joint`] | several statistics of one stream from one noise |
 //! | [`noise`] | where `z` comes from, and the correlated noise made of it |
 //! | [`mechanism`] | push an input, get the release: the one live object |
@@ -101,6 +102,7 @@ pub mod accountant;
 pub mod bounds;
 pub mod budget;
 pub mod certificate;
+pub mod conformance;
 mod error;
 pub mod exact;
 mod horizon;

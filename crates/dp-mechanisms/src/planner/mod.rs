@@ -34,7 +34,8 @@ pub struct Request {
     pub memory: Option<usize>,
     /// Once this much time has passed and one strategy is known, no further one is tried and the one at hand is given up.
     pub time: Duration,
-    /// Strategies from elsewhere, built for the problem, that are compared with the others.
+    /// Strategies from elsewhere, built for the problem, that are compared with the others;
+    /// [`crate::conformance::check`] says whether they keep what a [`Strategy`] promises.
     pub others: Vec<Arc<dyn Strategy>>,
     /// The noise that the budget asks for.
     pub noise: Noise,

@@ -19,7 +19,7 @@ use dp_linalg::norms;
 use ndarray::Array2;
 use zeroize::Zeroize;
 
-use super::{Factorization, NoiseFilter, RowNorms, Strategy, check_materializable};
+use super::{Factorization, Measurement, NoiseFilter, RowNorms, Strategy, check_materializable};
 use crate::error::{Error, Result, check_count};
 use crate::noise::{Side, UnitNoise};
 use crate::problem::Problem;
@@ -135,6 +135,14 @@ impl Strategy for Group {
 
     fn memory(&self, dimension: usize) -> usize {
         self.root.len() + self.steps() * dimension
+    }
+
+    fn measurement(&self) -> Result<Measurement> {
+        Err(Error::NotApplicable {
+            strategy: self.name(),
+            workload: self.workload().to_string(),
+            reason: "its measurements know later inputs",
+        })
     }
 
     fn materialize(&self) -> Result<Factorization> {

@@ -121,6 +121,21 @@ fn scaled_absolute_column(rows: &[f64], coefficients: &[f64], columns: Option<&[
 }
 
 /// A factorization `A = B C` of a workload over a known number of steps.
+///
+/// # Privacy
+/// Whoever implements this is trusted. A [`crate::Plan`] draws z with `σ = Δ/μ` and adds what the filter makes of it, so the
+/// guarantee holds if, and only if,
+///
+/// - [`Strategy::sensitivity`] is never below the true `Δ(C)²` under the participation, computed from the numbers in use and
+///   rounded up, for changes of any sign by at most 1 in each of one person's steps, and for vectors as well as numbers;
+/// - C is *the matrix that the filter undoes*: the noise of the release is `B z` with `B C = A` for that very C, every row
+///   of z is used for the whole stream, and none is drawn twice;
+/// - neither the noise nor what it costs depends on data: a filter sees z alone;
+/// - two filters of one strategy make the same noise from the same z, to the last bit: a release that is continued depends on it.
+///
+/// Everything else ([`Strategy::row_norms`], [`Strategy::memory`], [`Strategy::materialize`]) can cost accuracy or
+/// time and never privacy. [`crate::conformance::check`] looks for mistakes in all of it, and
+/// [`Request::others`](crate::planner::Request::others) puts a strategy of your own beside those of this crate.
 pub trait Strategy: fmt::Debug + Send + Sync {
     /// The name on the command line.
     fn name(&self) -> &'static str;
