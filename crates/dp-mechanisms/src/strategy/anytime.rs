@@ -24,6 +24,9 @@ pub const DEFAULT_BETA: f64 = 0.04;
 /// Relative accuracy of the gamma function, of the three operations around it, and room to spare.
 const GAMMA_MARGIN: f64 = 1.0 + 1e-13;
 
+/// The distance of participations beyond which their correlation is no longer computed one by one.
+const FARTHEST: usize = 1 << 20;
+
 /// The first steps of the strategy without a horizon, calibrated for all of it.
 #[derive(Debug, Clone)]
 pub struct Anytime {
@@ -61,8 +64,10 @@ impl Anytime {
 /// Holds for every horizon at once. γ_0 is rounded up by more than the error of the gamma function, and every factor of the
 /// recurrence by more than its rounding.
 ///
+/// Correlations beyond a distance of 2^20 are bounded by the one there, for they fall.
+///
 /// # Complexity
-/// O(times · separation).
+/// O(times · separation), and never more than 2^20.
 pub fn squared_sensitivity(beta: f64, participation: Participation) -> f64 {
     let root = libm::tgamma(0.5 + beta);
     let single = libm::tgamma(2.0 * beta) / (root * root) * GAMMA_MARGIN;
@@ -74,14 +79,21 @@ pub fn squared_sensitivity(beta: f64, participation: Participation) -> f64 {
     let mut product = single;
     let mut distance = 0_usize;
     for m in 1..times {
-        while distance < m * separation {
+        let wanted = m.saturating_mul(separation);
+        while distance < wanted.min(FARTHEST) {
             distance += 1;
             let half = distance as f64 - 0.5;
             product *= (half - beta) / (half + beta) * (1.0 + 4.0 * f64::EPSILON);
         }
+        if wanted > FARTHEST {
+            // `2 Σ_{l≥m} (times - l)` times what none of the later ones exceeds.
+            let left = (times - m) as f64;
+            total += left * (left + 1.0) * product * (1.0 + 4.0 * f64::EPSILON);
+            break;
+        }
         total += 2.0 * (times - m) as f64 * product;
     }
-    total * (1.0 + (4 * times) as f64 * f64::EPSILON)
+    total * (1.0 + 4.0 * times as f64 * f64::EPSILON)
 }
 
 impl Strategy for Anytime {
@@ -178,5 +190,21 @@ mod tests {
                 / known;
             assert!((ratio - cost).abs() < 1e-3, "{steps}: {ratio}");
         }
+    }
+
+    #[test]
+    fn participations_far_apart_are_bounded_at_once() {
+        let squared = |times, separation| {
+            squared_sensitivity(0.04, Participation::repeated(times, separation).unwrap())
+        };
+        // The truth lies between independent columns and participations that are nearer.
+        let (far, near) = (squared(2, 1 << 32), squared(2, FARTHEST));
+        let single = squared_sensitivity(0.04, Participation::Single);
+        assert!(far <= near * (1.0 + 1e-12) && far > 2.0 * single, "{far} {near}");
+        let (many, few) = (squared(1 << 40, 1 << 40), squared(1 << 20, 1 << 40));
+        assert!(many.is_finite() && many > few);
+        // Just below and above the limit the sum is the same to what the last terms differ by.
+        let (below, above) = (squared(3, FARTHEST / 2), squared(3, FARTHEST / 2 + 1));
+        assert!((above / below - 1.0).abs() < 1e-6 && above <= below * (1.0 + 1e-12), "{below} {above}");
     }
 }
