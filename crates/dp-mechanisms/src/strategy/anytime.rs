@@ -111,7 +111,8 @@ impl Strategy for Anytime {
 
     /// The bound for the unbounded stream, whatever the number of steps.
     fn sensitivity(&self, participation: Participation) -> Result<Sensitivity> {
-        Ok(Sensitivity::upper_bound(squared_sensitivity(self.beta, participation)))
+        let squared = squared_sensitivity(self.beta, participation);
+        Ok(Sensitivity::upper_bound(self.inner.charged(squared, participation)))
     }
 
     fn row_norms(&self) -> Result<RowNorms> {

@@ -11,6 +11,7 @@
 //! | noise | `ξ = T⁻¹ z` | `ξ_t = (T⁻¹ D1⁻¹ z)_t / D2_t` |
 //! | decoder | `b = a/c` | column i is A applied to `D2_j⁻¹ t⁻¹_{j-i} / d_i` |
 
+mod applied;
 mod covariance;
 mod filter;
 mod pieces;
@@ -231,6 +232,10 @@ const NORMALIZED_SQUARED_SENSITIVITY: f64 = 1.0 + 1e-14;
 
 /// A strategy with a Toeplitz core.
 ///
+/// # Privacy
+/// The sensitivity is that of the coefficients, rounded up, times what the inverse that the stream applies may differ from
+/// theirs (`applied` in this module's source has the proof); an inverse that has lost its digits is refused.
+///
 /// # Complexity
 /// Noise: O(n log n) in all for a full core of a known horizon, O(buffers) or O(bands) per step otherwise.
 #[derive(Debug, Clone)]
@@ -241,6 +246,8 @@ pub struct ToeplitzStrategy {
     core: Core,
     scaling: Option<Arc<Diagonals>>,
     columns: Columns,
+    /// An upper bound of `‖c·g - 1‖_1` for the inverse g that the stream applies.
+    residual: f64,
     /// The spectrum of the inverse, made by the first stream and shared by all.
     kernel: OnceLock<Arc<BlockKernel>>,
 }
@@ -249,9 +256,10 @@ impl ToeplitzStrategy {
     /// `C = T`.
     ///
     /// # Errors
-    /// Zero steps.
+    /// Zero steps, or a core whose inverse has lost its digits.
     pub fn plain(name: &'static str, workload: &Workload, steps: usize, core: Core) -> Result<Self> {
         check_count("steps", steps)?;
+        let residual = applied::residual(&core, name, workload, steps)?;
         Ok(Self {
             name,
             workload: workload.clone(),
@@ -259,6 +267,7 @@ impl ToeplitzStrategy {
             core,
             scaling: None,
             columns: Columns::Normalized,
+            residual,
             kernel: OnceLock::new(),
         })
     }
@@ -266,7 +275,7 @@ impl ToeplitzStrategy {
     /// `C = D1 · T · D2` with the given diagonal of D1, and D2 such that every column has norm 1.
     ///
     /// # Errors
-    /// Rows that are not as many as steps, or not all finite and positive.
+    /// Rows that are not as many as steps, or not all finite and positive, or a core whose inverse has lost its digits.
     pub fn normalized(
         name: &'static str,
         workload: &Workload,
@@ -275,8 +284,10 @@ impl ToeplitzStrategy {
         rows: Vec<f64>,
     ) -> Result<Self> {
         check_diagonal("the row scaling", &rows, steps)?;
+        let residual = applied::residual(&core, name, workload, steps)?;
         let scaling = Diagonals::Tables(Scaling::of_core(&core, rows)?);
-        Ok(Self::scaled(name, workload, steps, core, scaling, Columns::Normalized))
+        let strategy = Self::scaled(name, workload, steps, core, scaling, Columns::Normalized);
+        Ok(Self { residual, ..strategy })
     }
 
     /// [`ToeplitzStrategy::normalized`] with a rational core and the diagonal of D1 by the logarithm of its entries, which vary
@@ -354,7 +365,8 @@ impl ToeplitzStrategy {
         columns: Columns,
     ) -> Self {
         let (workload, kernel) = (workload.clone(), OnceLock::new());
-        Self { name, workload, steps, core, scaling: Some(Arc::new(scaling)), columns, kernel }
+        let scaling = Some(Arc::new(scaling));
+        Self { name, workload, steps, core, scaling, columns, residual: 0.0, kernel }
     }
 
     /// For scaled columns of known norms, 1 unless given. Under several participations exact if the bands keep those that
@@ -387,26 +399,18 @@ impl ToeplitzStrategy {
         sensitivity::dense(matrix.view(), participation)
     }
 
-    /// The core T.
-    pub fn core(&self) -> &Core {
-        &self.core
-    }
-}
-
-impl Strategy for ToeplitzStrategy {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn workload(&self) -> &Workload {
-        &self.workload
+    /// A squared sensitivity of the coefficients, with what the applied inverse may add to it.
+    pub(crate) fn charged(&self, squared: f64, participation: Participation) -> f64 {
+        if self.residual == 0.0 {
+            return squared;
+        }
+        let spread = self.scaling.as_ref().map_or(1.0, |scaling| applied::spread(&scaling.tables()));
+        let times = participation.times_within(self.steps);
+        (squared * applied::charge(self.residual, spread, times)).next_up()
     }
 
-    fn steps(&self) -> usize {
-        self.steps
-    }
-
-    fn sensitivity(&self, participation: Participation) -> Result<Sensitivity> {
+    /// That of the coefficients c, whose inverse the stream applies up to the residual.
+    fn sensitivity_of_coefficients(&self, participation: Participation) -> Result<Sensitivity> {
         let Some(scaling) = &self.scaling else {
             if let Core::Rational(rational) = &self.core
                 && self.steps > CLOSED_FORM_FROM
@@ -428,6 +432,30 @@ impl Strategy for ToeplitzStrategy {
                 Ok(Sensitivity::exact(bound.squared * NORMALIZED_SQUARED_SENSITIVITY))
             }
         }
+    }
+
+    /// The core T.
+    pub fn core(&self) -> &Core {
+        &self.core
+    }
+}
+
+impl Strategy for ToeplitzStrategy {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn workload(&self) -> &Workload {
+        &self.workload
+    }
+
+    fn steps(&self) -> usize {
+        self.steps
+    }
+
+    fn sensitivity(&self, participation: Participation) -> Result<Sensitivity> {
+        let Sensitivity { squared, exact } = self.sensitivity_of_coefficients(participation)?;
+        Ok(Sensitivity { squared: self.charged(squared, participation), exact })
     }
 
     fn row_norms(&self) -> Result<RowNorms> {
