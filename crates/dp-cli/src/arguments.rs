@@ -34,6 +34,9 @@ impl fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
+/// The largest ε: twice its exponential is still a number.
+const LARGEST_EPSILON: f64 = 700.0;
+
 /// The privacy budget for all releases together.
 #[derive(Args, Clone, Copy)]
 #[command(next_help_heading = "Privacy budget (one of three forms)")]
@@ -53,8 +56,19 @@ pub(crate) struct BudgetArguments {
 }
 
 impl BudgetArguments {
+    /// Refuses an ε that means nothing.
+    fn check(self) -> Result<()> {
+        match self.epsilon {
+            Some(epsilon) if epsilon > LARGEST_EPSILON => Err(Usage::error(format!(
+                "ε = {epsilon:e} promises nothing: e^ε is no number any more; give at most {LARGEST_EPSILON}"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// The budget, if one was given.
     pub(crate) fn optional(self) -> Result<Option<Budget>> {
+        self.check()?;
         let budget = match self {
             Self { epsilon: Some(epsilon), delta: Some(delta), .. } => Budget::approximate(epsilon, delta),
             Self { rho: Some(rho), .. } => Budget::zero_concentrated(rho),
@@ -92,6 +106,9 @@ impl BudgetArguments {
             Self { epsilon: Some(epsilon), delta: Some(delta), .. } => {
                 format!("(ε, δ)-differential privacy with ε = {epsilon}, δ = {delta:e}")
             }
+            Self { epsilon: Some(epsilon), .. } => {
+                format!("pure differential privacy with ε = {epsilon}, δ = 0")
+            }
             Self { rho: Some(rho), .. } => format!("zero-concentrated differential privacy with ρ = {rho}"),
             Self { mu: Some(mu), .. } => format!("Gaussian differential privacy with μ = {mu}"),
             _ => "no budget".to_owned(),
@@ -100,6 +117,7 @@ impl BudgetArguments {
 
     /// The budget for exact noise: δ may be zero.
     pub(crate) fn exact(self) -> Result<Budget> {
+        self.check()?;
         match self.pure()? {
             Some(epsilon) => Budget::pure(epsilon),
             None => return self.required(),
@@ -205,6 +223,12 @@ pub(crate) fn steps(text: &str) -> Result<usize, String> {
         Ok(steps @ 1..=MOST_STEPS) => Ok(steps as usize),
         _ => Err(format!("expected an integer from 1 to {MOST_STEPS}")),
     }
+}
+
+/// The unit of exact measurements of numbers up to `largest`: a power of two, so that whole numbers and simple fractions
+/// are not rounded.
+pub(crate) fn grid(largest: f64) -> f64 {
+    (largest.log2().floor() - 16.0).exp2()
 }
 
 /// The largest bound of a value.
@@ -327,9 +351,10 @@ pub(crate) fn exact_strategy(
     Err(refusal.map_or_else(|| Usage::error("no strategy serves this workload"), Usage::error))
 }
 
-/// Refuses noise that cannot be kept in memory, before any of it is made.
-pub(crate) fn check_memory(strategy: &dyn Strategy, dimension: usize) -> Result<()> {
-    let values = strategy.memory(dimension) as u64;
+/// Refuses noise that cannot be kept in memory, and the `inputs` of so many steps beside it, before any of it is made.
+pub(crate) fn check_memory(strategy: &dyn Strategy, dimension: usize, inputs: usize) -> Result<()> {
+    let kept = inputs.saturating_mul(dimension);
+    let values = strategy.memory(dimension).saturating_add(kept) as u64;
     let bytes = values.saturating_add(4 * dimension as u64).saturating_mul(8);
     let most = memory().unwrap_or(ASSUMED_MEMORY);
     if bytes > most {

@@ -267,7 +267,7 @@ fn bad_rows_are_named_and_leave_the_releases_before_them() {
         ("", &["empty", "header"][..], 0),
         ("other\n1\n", &["no column `value`", "other"], 0),
         ("value,other\n1,a\n1\n", &["line 3", "1 fields", "correct the row"], 1),
-        ("value\n1\n0\nmany\n1\n", &["line 4", "column `value`", "not a number"], 2),
+        ("value\n1\n0\nlots\n1\n", &["line 4", "column `value`", "not a number"], 2),
         ("value\n1\nNaN\n", &["line 3", "finite"], 1),
         ("value\ninf\n", &["line 2", "finite"], 0),
         ("value,other\n,3\n", &["line 2", "not a number"], 0),
@@ -278,7 +278,7 @@ fn bad_rows_are_named_and_leave_the_releases_before_them() {
         assert_refused(&output, 1, words);
         assert_eq!(text(&output.stdout).lines().skip(1).count(), released, "{input:?}");
         // Whose value it is stays with whoever asks for it.
-        let values = ["many", "NaN", "`inf`", "1.625"].map(|value| text(&output.stderr).contains(value));
+        let values = ["lots", "NaN", "`inf`", "1.625"].map(|value| text(&output.stderr).contains(value));
         assert_eq!(values, [false; 4], "{}", text(&output.stderr));
     }
     let shown = with_input(&[release(&[]), vec!["--show-values"]].concat(), "value\n1.625\n");
@@ -373,7 +373,8 @@ fn killed_at_any_point_a_release_continues_and_never_contradicts_itself() {
         ("1", &[][..], [3, 11, 23, 7, 31]),
         ("7", &[], [2, 5, 9, 14, 4]),
         ("3", &["--json"], [2, 8, 13, 5, 21]),
-        ("5", &["--exact", "--grid", "0.25"], [2, 8, 13, 5, 21]),
+        ("5", &["--grid", "0.25"], [2, 8, 13, 5, 21]),
+        ("5", &["--idealized"], [2, 8, 13, 5, 21]),
     ] {
         let whole = workspace(ROWS);
         let status = in_directory(whole.path(), &[("--steps", &steps)]).args(format).status().unwrap();
@@ -421,7 +422,7 @@ fn exact_releases_are_integers_over_a_power_of_two_and_serve_pure_budgets() {
     let input = "value\n1\n0\n1\n";
     for (delta, strategy) in [("1e-6", "identity"), ("0", "identity"), ("0", "auto"), ("1e-6", "auto")] {
         let mut arguments = release(&[("--strategy", strategy), ("--delta", delta)]);
-        arguments.extend(["--exact", "--grid", "1"]);
+        arguments.extend(["--grid", "1"]);
         let output = with_input(&arguments, input);
         assert!(output.status.success(), "{}", text(&output.stderr));
         let lines = releases(&text(&output.stdout));
@@ -439,11 +440,11 @@ fn exact_releases_are_integers_over_a_power_of_two_and_serve_pure_budgets() {
         assert!(!output.status.success() && output.stdout.is_empty());
         text(&output.stderr)
     };
-    assert!(refused(&[("--delta", "0")], &[]).contains("delta"));
-    assert!(refused(&[], &["--grid", "1"]).contains("--exact"));
-    assert!(refused(&[], &["--exact", "--grid", "-1"]).contains("grid"));
-    assert!(refused(&[], &["--exact", "--grid", "1e-30"]).contains("grid"));
-    assert!(refused(&[("--strategy", "honaker-full")], &["--exact"]).contains("honaker-online"));
+    assert!(refused(&[("--delta", "0")], &["--idealized"]).contains("delta"));
+    assert!(refused(&[], &["--idealized", "--grid", "1"]).contains("--idealized"));
+    assert!(refused(&[], &["--grid", "-1"]).contains("grid"));
+    assert!(refused(&[], &["--grid", "1e-30"]).contains("grid"));
+    assert!(refused(&[("--strategy", "honaker-full")], &[]).contains("honaker-online"));
 }
 
 #[test]
@@ -477,7 +478,8 @@ fn a_stream_of_unknown_length_continues_across_its_epochs() {
     let directory = tempfile::tempdir().unwrap();
     let state = directory.path().join("state");
     let doubling = |changes: &[(&'static str, &str)], input: &str| {
-        let words = release(changes);
+        let mut words = release(changes);
+        words.push("--idealized");
         // Epochs of 2, 4, 8, … rows in place of 8 steps.
         let words: Vec<&str> = words
             .iter()
@@ -502,6 +504,10 @@ fn a_stream_of_unknown_length_continues_across_its_epochs() {
         assert!(part.status.success(), "{}", text(&part.stderr));
     }
     assert_eq!(releases(&fs::read_to_string(output).unwrap()), whole);
+    let mut exact = release(&[]);
+    exact.retain(|word| !["--steps", "8"].contains(word));
+    exact.extend(["--doubling", "2"]);
+    assert_refused(&with_input(&exact, &rows(1)), 2, &["--idealized"]);
     let best = doubling(&[("--strategy", "auto")], &rows(9));
     assert!(best.status.success(), "{}", text(&best.stderr));
     let mut both = release(&[]);
@@ -621,7 +627,7 @@ proptest! {
             "x\n([01nae.\",;\r\n -]{0,6}\n){0,12}".prop_map(String::into_bytes),
             "(x|y|\"x\"|x,x),?y?\n([0-1],?){0,9}\n?".prop_map(String::into_bytes),
         ],
-        exact in any::<bool>(),
+        idealized in any::<bool>(),
     ) {
         let directory = tempfile::tempdir().unwrap();
         let input = directory.path().join("rows.csv");
@@ -630,7 +636,7 @@ proptest! {
             .args(["release", "--column", "x", "--bounds", "0:1", "--relation", "zero-out", "--steps", "8"])
             .args(["--workload", "count", "--strategy", "identity", "--epsilon", "1", "--delta", "1e-6", "--input"])
             .arg(&input)
-            .args(exact.then_some("--exact"))
+            .args(idealized.then_some("--idealized"))
             .stdin(Stdio::null())
             .output()
             .unwrap();

@@ -43,7 +43,7 @@ pub(crate) struct Release {
     #[arg(long, value_parser = arguments::steps, required_unless_present = "doubling")]
     steps: Option<usize>,
     /// Nobody knows how many rows there will be: plan for this many, then for twice as many more, and so on for ever
-    #[arg(long, value_name = "ROWS", value_parser = arguments::steps, conflicts_with_all = ["steps", "exact"])]
+    #[arg(long, value_name = "ROWS", value_parser = arguments::steps, conflicts_with = "steps")]
     doubling: Option<usize>,
     /// The statistic: count (running sum), average, window:W, exp:A, poly:C, momentum:B or weights:FILE
     #[arg(long)]
@@ -57,11 +57,12 @@ pub(crate) struct Release {
     /// The input begins with this row of the stream, counted from 1; needed where a pipe continues a --state
     #[arg(long, value_name = "ROW", value_parser = arguments::steps)]
     from_row: Option<usize>,
-    /// Measure in exact integers, safe from whoever looks at the low bits of a number; allows --delta 0
+    /// Compute in floating point instead of exact integers: faster, but the low bits of a released number can give a person
+    /// away to whoever studies them
     #[arg(long)]
-    exact: bool,
-    /// With --exact, values are rounded to multiples of this [default: a power of two near 1/65536 of the bounds]
-    #[arg(long, value_name = "UNIT", requires = "exact", allow_negative_numbers = true)]
+    idealized: bool,
+    /// Values are rounded to multiples of this [default: a power of two near 1/65536 of the bounds]
+    #[arg(long, value_name = "UNIT", conflicts_with = "idealized", allow_negative_numbers = true)]
     grid: Option<f64>,
     /// The most rows that become durable, and visible, together
     #[arg(long, value_name = "ROWS", default_value = "1024", value_parser = arguments::steps)]
@@ -194,6 +195,12 @@ impl Release {
         let workload = arguments::workload(&self.workload)?;
         let (footprint, cannot) = (self.footprint()?, "this combination cannot be calibrated");
         let steps = match (self.doubling, self.steps) {
+            (Some(_), _) if !self.idealized => {
+                return Err(Usage::error(
+                    "--doubling is not measured in exact integers yet; plan for a number of --steps, or accept numbers \
+                     whose low bits can give a person away with --idealized",
+                ));
+            }
             (Some(first), _) => {
                 let budget = self.noise.budget.required()?;
                 let method =
@@ -205,7 +212,7 @@ impl Release {
                 return Err(Usage::error("how many rows? give --steps, or --doubling if nobody knows"));
             }
         };
-        if !self.exact {
+        if self.idealized {
             let budget = self.noise.budget.required()?;
             let strategy = arguments::strategy(&self.strategy, &workload, steps, self.participation)?;
             return Plan::new(strategy, footprint, budget).context(cannot);
@@ -214,9 +221,7 @@ impl Release {
         let strategy =
             arguments::exact_strategy(&self.strategy, &workload, steps, self.participation, budget)?;
         let (low, high) = self.bounds;
-        // A power of two, so that whole numbers and simple fractions are not rounded.
-        let default = || (low.abs().max(high.abs()).log2().floor() - 16.0).exp2();
-        let grid = self.grid.unwrap_or_else(default);
+        let grid = self.grid.unwrap_or_else(|| arguments::grid(low.abs().max(high.abs())));
         Plan::exact(&strategy, footprint, budget, grid).map_err(Usage::error)
     }
 

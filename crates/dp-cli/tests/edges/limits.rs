@@ -75,6 +75,31 @@ fn large_numbers_that_mean_no_more_than_small_ones_are_served() {
 }
 
 #[test]
+fn budgets_that_promise_nothing_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("rows.csv"), "x\n1\n").unwrap();
+    for delta in ["1e-6", "0"] {
+        let words =
+            ["release", "--input", "rows.csv", "--column", "x", "--steps", "4", "--workload", "count"];
+        let budget = [
+            "--bounds",
+            "0:1",
+            "--relation",
+            "zero-out",
+            "--epsilon",
+            "1e300",
+            "--delta",
+            delta,
+            "--strategy",
+            "sqrt",
+        ];
+        let output = dp(directory.path(), &[&words[..], &budget].concat());
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+        assert!(text(&output.stderr).contains("1e300"), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
 fn bounds_beyond_what_sums_can_hold_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("rows.csv"), "x\n1\n").unwrap();

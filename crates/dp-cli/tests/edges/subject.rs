@@ -65,6 +65,7 @@ pub(crate) const SUBJECTS: [Subject; 12] = [
             "2",
             "--workload",
             "count",
+            "--idealized",
             "--strategy",
             "sqrt",
         ],

@@ -75,6 +75,10 @@ pub(crate) struct Graph {
     /// Release the messages of a karate club instead, and write graph.csv and graph.svg into a directory
     #[arg(long, value_name = "DIR", conflicts_with_all = ["input", "state", "plot"])]
     demo: Option<PathBuf>,
+    /// Compute in floating point instead of exact integers: faster, but the low bits of a released number can give a person
+    /// away to whoever studies them
+    #[arg(long)]
+    idealized: bool,
     #[command(flatten)]
     rows: RowArguments,
     #[command(flatten)]
@@ -129,14 +133,9 @@ impl Graph {
         files.reads("--input", input);
         self.output.check(files)?;
         let mut encoder = self.encoder(release, vertices)?;
-        let budget = self.noise.budget.required()?;
-        let strategy = arguments::strategy(&self.strategy, &Workload::count(), steps, Participation::Single)?;
-        arguments::check_memory(strategy.as_ref(), encoder.dimension())?;
-        let plan = Plan::new(strategy, encoder.footprint(relation)?, budget)
-            .context("this combination cannot be calibrated")?;
+        let plan = self.plan(&encoder, relation, steps)?;
         let mut batches = Batches::open(input, self.rows, until, steps)?;
         self.guarantee(release, relation, &plan).print();
-        let plan = plan.of_dimension(encoder.dimension())?;
         let mut session = Session::open(plan.clone(), self.noise.seed()?, self.output.open_state()?)?;
         let names = encoder.names();
         let lines = |encoder: &Encoder, step: usize, values: &[f64]| -> Result<Vec<Line>> {
@@ -205,6 +204,9 @@ impl Graph {
             }
             let checked = encoder.check(&update).map_err(|error| Fault::of(&error));
             if self.rows.settle(place, checked.map(|()| true), || false)? {
+                if !self.idealized {
+                    update.weight = encoder.on_grid(update.weight);
+                }
                 updates.push(update);
             }
         }
@@ -221,8 +223,24 @@ impl Graph {
             strategy: plan.strategy().name(),
             horizon: format!("{} steps", plan.steps()),
             sigma: Some(plan.sigma()),
-            arithmetic: Arithmetic::Idealized,
+            arithmetic: if self.idealized { Arithmetic::Idealized } else { Arithmetic::Exact },
         }
+    }
+
+    fn plan(&self, encoder: &Encoder, relation: Relation, steps: usize) -> Result<Plan> {
+        let (count, single, dimension) = (Workload::count(), Participation::Single, encoder.dimension());
+        let footprint = encoder.footprint(relation)?.of_dimension(dimension).map_err(Usage::error)?;
+        if self.idealized {
+            let budget = self.noise.budget.required()?;
+            let strategy = arguments::strategy(&self.strategy, &count, steps, single)?;
+            arguments::check_memory(strategy.as_ref(), dimension, 0)?;
+            return Plan::new(strategy, footprint, budget).context("this combination cannot be calibrated");
+        }
+        let budget = self.noise.budget.exact()?;
+        let strategy = arguments::exact_strategy(&self.strategy, &count, steps, single, budget)?;
+        // An exact measurement keeps its inputs.
+        arguments::check_memory(strategy.as_ref(), dimension, steps)?;
+        Plan::exact(&strategy, footprint, budget, encoder.grid()).map_err(Usage::error)
     }
 
     fn encoder(&self, release: What, vertices: usize) -> Result<Encoder> {
@@ -308,6 +326,30 @@ impl Encoder {
             Self::Function { stream, .. } => stream.function().footprint(relation),
         }
         .map_err(Usage::error)
+    }
+
+    /// The unit of exact measurements: counts are whole numbers, and weights fractions of the largest.
+    fn grid(&self) -> f64 {
+        self.weighted().map_or(1.0, |(low, high)| arguments::grid(low.abs().max(high.abs())))
+    }
+
+    /// The bounds of the weights, if they are more than counted.
+    fn weighted(&self) -> Option<(f64, f64)> {
+        match self {
+            Self::Weights { encoding, .. } => Some(encoding.weights()),
+            Self::Function { stream, .. } => match stream.function() {
+                GraphFunction::SpanningForest { largest_weight } => Some((0.0, largest_weight)),
+                _ => None,
+            },
+        }
+    }
+
+    /// The weight as a multiple of the unit, within the bounds. It is rounded before it is encoded: everything that is
+    /// computed from such weights is a multiple of the unit as well, and one update changes no more than before.
+    fn on_grid(&self, weight: f64) -> f64 {
+        let Some((low, high)) = self.weighted() else { return weight };
+        let unit = self.grid();
+        (weight / unit).round().max((low / unit).ceil()).min((high / unit).floor()) * unit
     }
 
     /// Refuses an update that cannot be encoded.
