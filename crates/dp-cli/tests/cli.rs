@@ -200,6 +200,25 @@ fn pure_epsilon_is_planned_in_the_absolute_norm() {
 }
 
 #[test]
+fn plans_with_sampling_compare_numbers_of_bands() {
+    let request = ["plan", "--workload", "count", "--steps", "256", "--sampling-rate", "0.03125"];
+    let budget = ["--epsilon", "2", "--delta", "1e-6"];
+    let found = json(&dp(&[&request[..], &budget, &["--json"]].concat()));
+    let rows = found["bands"].as_array().unwrap();
+    let bands: Vec<u64> = rows.iter().map(|row| row["bands"].as_u64().unwrap()).collect();
+    assert_eq!(bands, [1, 2, 4, 8, 16, 32]);
+    let deviation = |row: &Value| row["standard_deviation"].as_f64().unwrap();
+    let best = rows.iter().min_by(|a, b| deviation(a).total_cmp(&deviation(b))).unwrap();
+    assert_eq!(found["chosen"], best["bands"]);
+    assert!(deviation(best) < deviation(&rows[0]), "{found}");
+    let table = dp(&[&request[..], &budget].concat());
+    assert!(text(&table.stdout).contains("best:"), "{}", text(&table.stdout));
+    assert_refused(&dp(&request), 2, &["--epsilon"]);
+    let bad = ["plan", "--workload", "count", "--steps", "8", "--sampling-rate", "2"];
+    assert_refused(&dp(&[&bad[..], &budget].concat()), 2, &["sampling rate"]);
+}
+
+#[test]
 fn bad_budgets_are_usage_errors() {
     for arguments in [
         &["calibrate"][..],

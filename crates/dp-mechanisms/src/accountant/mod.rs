@@ -6,6 +6,7 @@
 //! | `lattice` | losses rounded to a lattice, so that δ is never too small, and so that it is never too large |
 //! | `compose` | sums of losses by Fourier transform, with every error bounded |
 //! | `search` | which lattice is fine enough, and the noise for a given (ε, δ) |
+//! | [`sampling`] | banded strategies with cyclic Poisson sampling |
 //!
 //! # Privacy
 //!
@@ -20,6 +21,7 @@
 mod compose;
 mod lattice;
 mod pair;
+pub mod sampling;
 mod search;
 #[cfg(test)]
 mod tests;

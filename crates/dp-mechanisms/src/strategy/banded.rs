@@ -33,9 +33,17 @@ pub fn default_bands(problem: &Problem) -> usize {
 /// # Errors
 /// Weights whose series has no square root to start from, or a watch that stops the fit.
 pub fn banded(problem: &Problem, watch: &mut Watch<'_>) -> Result<ToeplitzStrategy> {
+    with_bands(problem, default_bands(problem), watch)
+}
+
+/// The optimal strategy with so many coefficients, and no more than there are steps.
+///
+/// # Errors
+/// No bands, weights whose series has no square root to start from, or a watch that stops the fit.
+pub fn with_bands(problem: &Problem, bands: usize, watch: &mut Watch<'_>) -> Result<ToeplitzStrategy> {
     let steps = problem.steps();
     let shorter = problem.with_steps(steps.min(FIT_LIMIT));
-    let band = minimize_coefficients(&shorter, default_bands(problem), watch)?;
+    let band = minimize_coefficients(&shorter, bands.min(shorter.steps()), watch)?;
     ToeplitzStrategy::plain("banded", problem.workload(), steps, Core::Banded(band))
 }
 

@@ -1,6 +1,7 @@
 //! `dp plan`: which strategy is best, and how much better any other could be.
 
 mod joint;
+mod sampling;
 
 use std::time::Duration;
 
@@ -43,6 +44,9 @@ pub(crate) struct Plan {
     /// In how many steps one person may appear: single, or K:B for at most K steps, any two at least B apart
     #[arg(long, value_name = "K:B", default_value = "single")]
     participation: Participation,
+    /// Draw this fraction of all people for a step, and compare numbers of bands; needs --epsilon and --delta
+    #[arg(long, value_name = "P", requires = "epsilon", conflicts_with_all = ["strategy", "participation"])]
+    sampling_rate: Option<f64>,
     /// The number of coordinates of a step, on which memory depends
     #[arg(long, value_name = "D", default_value = "1", value_parser = arguments::steps)]
     dimension: usize,
@@ -84,6 +88,12 @@ impl Plan {
             }
             _ => joint::problem(&workloads, &self.weights, self.steps, self.participation)?,
         };
+        if let Some(rate) = self.sampling_rate {
+            if problem.is_joint() {
+                return Err(arguments::Usage::error("--sampling-rate plans one statistic at a time"));
+            }
+            return sampling::run(&problem.with_metric(metric), rate, &self.budget.required()?, self.json);
+        }
         let report = arguments::evaluate(&Request {
             problem: problem.clone().with_metric(metric),
             method: self.strategy.as_deref().map(arguments::method).transpose()?,
