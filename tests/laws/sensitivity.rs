@@ -15,6 +15,9 @@ fn longest_column(strategy: &Array2<f64>) -> f64 {
     strategy.columns().into_iter().map(squared_norm).fold(0.0, f64::max)
 }
 
+/// What a strategy with a separately computed inverse is charged at most for the rounding of that inverse.
+const CHARGE: f64 = 1e-9;
+
 /// Fails if a bound is below a change that can happen. The change itself is known to the last bit.
 fn assert_dominates(case: &Case, participation: Participation, change: f64) {
     let bound = case.strategy.sensitivity(participation).unwrap();
@@ -29,7 +32,7 @@ fn single_participation_is_the_longest_column() {
         let longest = longest_column(&case.strategy.materialize().unwrap().strategy);
         assert_dominates(case, Participation::Single, longest);
         if bound.exact {
-            assert_close(bound.squared, longest, TIGHT, &case.context());
+            assert_close(bound.squared, longest, CHARGE, &case.context());
         }
     }
     // Only a strategy for an unknown horizon, or one that is given by its decoder, knows no better than a bound.
@@ -128,7 +131,7 @@ fn repeated_participation_dominates_regular_sets_of_long_streams() {
             let bound = case.strategy.sensitivity(participation).unwrap().squared;
             let trivial = (times * times) as f64 * single;
             assert!(bound >= single * (1.0 - TIGHT), "{}, {participation}", case.context());
-            assert!(bound <= trivial * (1.0 + TIGHT), "{}, {participation}", case.context());
+            assert!(bound <= trivial * (1.0 + CHARGE), "{}, {participation}", case.context());
         }
     }
 }

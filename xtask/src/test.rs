@@ -41,7 +41,7 @@ struct Stage {
     /// The command that runs this stage alone.
     command: &'static str,
     /// Runs the stage; most run the command as it is written.
-    run: fn(&Shell, &str, &Options) -> Result<Outcome>,
+    run: fn(&Shell, &str, Options) -> Result<Outcome>,
 }
 
 const STAGES: &[Stage] = &[
@@ -62,12 +62,12 @@ const STAGES: &[Stage] = &[
     Stage {
         name: "report in a browser",
         command: "cargo test --workspace --bin report browser",
-        run: |shell, command, options| with(&CHROMIUM, shell, command, *options),
+        run: |shell, command, options| with(&CHROMIUM, shell, command, options),
     },
     Stage {
         name: "tests on OpenBLAS",
         command: "cargo test -p dp-linalg --no-default-features --features openblas",
-        run: |shell, command, options| with(&OPENBLAS, shell, command, *options),
+        run: |shell, command, options| with(&OPENBLAS, shell, command, options),
     },
 ];
 
@@ -78,7 +78,7 @@ pub(crate) fn run(shell: &Shell, options: Options) -> Result<()> {
     for (position, Stage { name, command, run }) in (1..).zip(STAGES) {
         eprintln!("\n== {position}/{} {name}", STAGES.len());
         let stage_start = Instant::now();
-        let outcome = run(shell, command, &options);
+        let outcome = run(shell, command, options);
         let seconds = stage_start.elapsed().as_secs_f64();
         match outcome {
             Ok(Outcome::Passed) => eprintln!("== {name}: passed in {seconds:.1} s"),
@@ -105,7 +105,7 @@ fn passed(result: Result<()>) -> Result<Outcome> {
     result.map(|()| Outcome::Passed)
 }
 
-fn as_written(shell: &Shell, command: &str, _: &Options) -> Result<Outcome> {
+fn as_written(shell: &Shell, command: &str, _: Options) -> Result<Outcome> {
     let mut words = command.split_whitespace();
     let program = words.next().unwrap_or_default();
     passed(cmd!(shell, "{program} {words...}").run().map_err(Into::into))
@@ -114,7 +114,7 @@ fn as_written(shell: &Shell, command: &str, _: &Options) -> Result<Outcome> {
 /// Runs a stage that needs more than cargo; a machine without it is told what it did not check.
 fn with(need: &Need, shell: &Shell, command: &str, options: Options) -> Result<Outcome> {
     match need.provide(shell, options.may_install)? {
-        Ok(()) => as_written(shell, command, &options),
+        Ok(()) => as_written(shell, command, options),
         Err(missing) => Ok(Outcome::NotRun(missing)),
     }
 }

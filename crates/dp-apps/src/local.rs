@@ -50,7 +50,7 @@ const INTEGRATED_LIMIT: usize = 1024;
 /// # Example
 /// ```
 /// use dp_apps::local::{Client, Protocol, Server, intervals};
-/// use dp_mechanisms::{Budget, Method, Problem, Workload};
+/// use dp_mechanisms::{Budget, Method, Problem, Seed, Workload};
 /// let clients = 500;
 /// let strategy =
 ///     Method::Sqrt.build(&Problem::new(Workload::count(), intervals(1.0, clients)?)?)?;
@@ -58,7 +58,7 @@ const INTEGRATED_LIMIT: usize = 1024;
 /// let mut server = Server::new(&protocol);
 /// for client in 0..clients {
 ///     let age = client as f64 / clients as f64;
-///     server.receive(&Client::new(&protocol)?.value(age)?)?;
+///     server.receive(&Client::new(&protocol, Seed::from_system()?)?.value(age)?)?;
 /// }
 /// let median = server.quantile(0.5)?;
 /// assert!((0.0..=1.0).contains(&median));

@@ -38,10 +38,6 @@ fn debug_prints_parameters_only() {
     };
     assert_same("Discovery", &discovery("a"), &discovery("b"));
 
-    fn read<E: Encoding<Event = Option<char>>>(mut encoding: E, letter: char) -> E {
-        encoding.encode(&Some(letter), &mut Vec::new()).unwrap();
-        encoding
-    }
     let strings = |letter| read(Substrings::new("ab".chars(), 2, Relation::Replace).unwrap(), letter);
     assert_same("Substrings", &strings('a'), &strings('b'));
     let words = |letter| read(Dictionary::new(["ab".to_owned()], Relation::Replace).unwrap(), letter);
@@ -61,4 +57,10 @@ fn debug_prints_parameters_only() {
         forest
     };
     assert_same("SpanningForest", &forest(1), &forest(2));
+}
+
+/// An encoding that has seen a letter.
+fn read<E: Encoding<Event = Option<char>>>(mut encoding: E, letter: char) -> E {
+    encoding.encode(&Some(letter), &mut Vec::new()).unwrap();
+    encoding
 }

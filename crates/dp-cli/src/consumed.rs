@@ -192,7 +192,7 @@ mod tests {
                 });
                 match refused {
                     Some(found) => {
-                        assert!((changed..changed + width).contains(&found), "{rows} {changed} {found}")
+                        assert!((changed..changed + width).contains(&found), "{rows} {changed} {found}");
                     }
                     None => assert_eq!(changed, rows, "{rows}: nothing was noticed"),
                 }

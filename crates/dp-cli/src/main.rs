@@ -17,7 +17,7 @@ mod sink;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Statistics of a stream, released after every step under one differential privacy guarantee for all of them.
 #[derive(Parser)]
@@ -61,6 +61,10 @@ enum Command {
     Train(Box<commands::train::Train>),
     /// Train with several strategies and budgets, and compare the accuracies
     CompareTraining(Box<commands::train::Compare>),
+    /// Print completions for a shell
+    Completions(commands::shell::Completions),
+    /// Write manual pages
+    Manual(commands::shell::Manual),
 }
 
 fn main() -> ExitCode {
@@ -81,6 +85,8 @@ fn main() -> ExitCode {
         Command::Graph(command) => command.run(),
         Command::Train(command) => command.run(),
         Command::CompareTraining(command) => command.run(),
+        Command::Completions(command) => command.run(CommandLine::command()),
+        Command::Manual(command) => command.run(CommandLine::command()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -62,7 +62,7 @@ impl Fault {
 impl RowArguments {
     /// A value that may stand for the row's: its own, or a blank one where the policy says so.
     pub(crate) fn settle<T>(
-        &self,
+        self,
         place: &Place,
         value: Result<T, Fault>,
         blank: impl FnOnce() -> T,
@@ -75,7 +75,7 @@ impl RowArguments {
     }
 
     /// The error that ends a run at a row.
-    pub(crate) fn refusal(&self, place: &Place, fault: &Fault) -> anyhow::Error {
+    pub(crate) fn refusal(self, place: &Place, fault: &Fault) -> anyhow::Error {
         let column = fault.column.as_ref().map(|column| format!(", column `{column}`")).unwrap_or_default();
         let value = match &fault.value {
             Some(value) if self.show_values => format!(" ({value})"),

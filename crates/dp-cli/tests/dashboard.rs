@@ -204,9 +204,9 @@ fn mistakes_are_told_before_anything_is_written() {
     let output = dp(folder, &["run", "dashboard.toml"]);
     let message = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(message.contains("dashboard.toml:16: `limits.steps`: 0"), "{message}");
+    assert!(message.contains("dashboard.toml:15: `limits.steps`: 0"), "{message}");
     assert!(
-        message.contains("dashboard.toml:36: `release.statistics`: \"meen\" is no statistic"),
+        message.contains("dashboard.toml:34: `release.statistics`: \"meen\" is no statistic"),
         "{message}"
     );
     std::fs::write(folder.join("dashboard.toml"), EXAMPLE).unwrap();

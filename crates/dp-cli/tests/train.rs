@@ -204,7 +204,7 @@ fn people_with_several_rows_are_protected_as_people() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("visits.csv").to_str().unwrap().to_owned();
     let row = |i: usize| {
-        format!("{},{},{},p{}\n", i * 37 % 60, if i % 3 == 0 { "yes" } else { "no" }, i % 60, i % 20)
+        format!("{},{},{},p{}\n", i * 37 % 60, if i.is_multiple_of(3) { "yes" } else { "no" }, i % 60, i % 20)
     };
     fs::write(&data, format!("a,answer,b,who\n{}", (0..60).map(row).collect::<String>())).unwrap();
     let base = ["train", "--data", &data, "--batch", "5", "--strategy", "sqrt", "--person", "who", "--json"];

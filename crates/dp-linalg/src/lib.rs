@@ -27,3 +27,8 @@ pub mod toeplitz;
 pub mod tree;
 
 pub use error::{Error, Result};
+
+/// The example of the README is an example like any other.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

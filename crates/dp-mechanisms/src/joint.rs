@@ -262,7 +262,7 @@ pub struct StatisticReport {
 /// let problem = Problem::joint(joint::in_own_units(&wanted, 90, once)?, 90)?;
 /// let footprint = Footprint::scalar(0.0, 1.0, Relation::ZeroOut, once)?;
 /// let plan = JointPlan::best(problem, footprint, Budget::approximate(1.0, 1e-6)?)?;
-/// let mut mechanism = Mechanism::reproducible(plan.plan().clone(), 1, Seed::reproducible(1))?;
+/// let mut mechanism = Mechanism::new(plan.plan().clone(), Seed::reproducible(1))?;
 /// let mut readout = plan.readout(1)?;
 /// let (mut noisy, mut statistics) = ([0.0], [0.0; 3]);
 /// for day in 1..=90 {

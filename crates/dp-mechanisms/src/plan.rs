@@ -292,24 +292,22 @@ impl Plan {
     /// The standard deviation `σ‖b_t‖` of each coordinate of the release of step `t`, counted from 1. Without an end, nothing
     /// where it would take matrices that are too large.
     pub fn standard_deviation(&self, step: usize) -> Option<f64> {
-        match &self.form {
-            Form::Doubling(epochs) => epochs.standard_deviation(step).ok(),
-            _ => {
-                let index = step.checked_sub(1)?;
-                self.row_norms().at(index).map(|squared| self.sigma() * squared.sqrt())
-            }
+        if let Form::Doubling(epochs) = &self.form {
+            epochs.standard_deviation(step).ok()
+        } else {
+            let index = step.checked_sub(1)?;
+            self.row_norms().at(index).map(|squared| self.sigma() * squared.sqrt())
         }
     }
 
     /// The standard deviations of all steps in turn: for a stream, O(1) amortized where [`Plan::standard_deviation`] evaluates a
     /// closed form. Without an end it goes on for as long as they are known.
     pub fn deviations(&self) -> Box<dyn Iterator<Item = f64> + '_> {
-        match &self.form {
-            Form::Doubling(_) => Box::new((1..).map_while(|step| self.standard_deviation(step))),
-            _ => {
-                let sigma = self.sigma();
-                Box::new(self.row_norms().iter().map(move |squared| sigma * squared.sqrt()))
-            }
+        if let Form::Doubling(_) = &self.form {
+            Box::new((1..).map_while(|step| self.standard_deviation(step)))
+        } else {
+            let sigma = self.sigma();
+            Box::new(self.row_norms().iter().map(move |squared| sigma * squared.sqrt()))
         }
     }
 
@@ -418,17 +416,16 @@ impl Plan {
             }
         }
         let mut digest = Digest::new();
-        match &self.form {
-            Form::Exact(exact) => exact.add_to(&mut digest),
-            _ => {
-                let (strategy, rows) = (self.strategy(), self.row_norms());
-                digest.add_all(&[self.sensitivity().squared, rows.mean(), rows.max()]);
-                if let Ok(mut filter) = strategy.noise_filter(1) {
-                    let mut value = [0.0];
-                    for _ in 0..strategy.steps().min(64) {
-                        if filter.next_into(&mut Fixed, &mut value).is_ok() {
-                            digest.add_all(&value);
-                        }
+        if let Form::Exact(exact) = &self.form {
+            exact.add_to(&mut digest);
+        } else {
+            let (strategy, rows) = (self.strategy(), self.row_norms());
+            digest.add_all(&[self.sensitivity().squared, rows.mean(), rows.max()]);
+            if let Ok(mut filter) = strategy.noise_filter(1) {
+                let mut value = [0.0];
+                for _ in 0..strategy.steps().min(64) {
+                    if filter.next_into(&mut Fixed, &mut value).is_ok() {
+                        digest.add_all(&value);
                     }
                 }
             }

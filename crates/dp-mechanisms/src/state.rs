@@ -356,17 +356,25 @@ fn read_mark(path: &Path) -> Result<Option<([u8; NAME], u64)>> {
     }
 }
 
-/// Writes the mark in place: 24 bytes, which no file system tears.
+/// Writes the mark: a new one appears whole or not at all, an old one is overwritten in place, 24 bytes, which no file system
+/// tears.
 fn write_mark(path: &Path, name: [u8; NAME], number: u64) -> Result<()> {
     let write = || -> std::io::Result<()> {
-        let new = !path.exists();
-        let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
         let mut bytes = [0; NAME + 8];
         bytes[..NAME].copy_from_slice(&name);
         bytes[NAME..].copy_from_slice(&number.to_le_bytes());
+        if path.exists() {
+            let mut file = OpenOptions::new().write(true).open(path)?;
+            file.write_all(&bytes)?;
+            return file.sync_all();
+        }
+        let temporary = beside(path, ".new");
+        remove_leftover(&temporary)?;
+        let mut file = owner_only().open(&temporary)?;
         file.write_all(&bytes)?;
         file.sync_all()?;
-        if new { sync_directory(path) } else { Ok(()) }
+        fs::rename(&temporary, path)?;
+        sync_directory(path)
     };
     write().map_err(|error| refuse(path, &error.to_string()))
 }

@@ -60,7 +60,7 @@ pub(super) fn check(
 
 /// The dependencies that the workspace gives a version for and no package takes.
 fn unused_in_workspace(packages: &[Value], content: &str) -> Vec<Finding> {
-    let dependencies = packages.iter().flat_map(|package| package["dependencies"].as_array()).flatten();
+    let dependencies = packages.iter().filter_map(|package| package["dependencies"].as_array()).flatten();
     let taken: BTreeSet<&str> = dependencies
         .filter_map(|dependency| dependency["rename"].as_str().or(dependency["name"].as_str()))
         .collect();

@@ -18,16 +18,17 @@ use crate::error::{Error, Result, check_length};
 /// # Example
 /// ```
 /// use dp_apps::graph::{CutEncoding, EdgeUpdate};
-/// use dp_mechanisms::{Budget, Mechanism, Method, Plan, Problem, Relation, Workload};
+/// use dp_mechanisms::{Budget, Mechanism, Method, Plan, Problem, Relation, Seed, Workload};
 /// let encoding = CutEncoding::signed(5)?;
 /// let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), 10)?)?;
 /// let plan = Plan::new(strategy, encoding.footprint(Relation::ZeroOut)?, Budget::zero_concentrated(0.5)?)?;
-/// let mut mechanism = Mechanism::new(plan, encoding.dimension())?;
+/// let mut mechanism = Mechanism::new(plan.of_dimension(encoding.dimension())?, Seed::from_system()?)?;
 /// let (mut input, mut weights) = (vec![0.0; 10], vec![0.0; 10]);
 /// encoding.encode(&[EdgeUpdate::new(0, 1, 1.0), EdgeUpdate::new(3, 4, 0.5)], &mut input)?;
-/// let release = mechanism.release(&input, &mut weights)?;
-/// let answer = encoding.cut(&weights, &[0], &[1, 2], release.standard_deviation)?;
-/// assert!(answer.standard_deviation > release.standard_deviation);
+/// let step = mechanism.release(&input, &mut weights)?;
+/// let deviation = mechanism.plan().standard_deviation(step).unwrap_or(f64::NAN);
+/// let answer = encoding.cut(&weights, &[0], &[1, 2], deviation)?;
+/// assert!(answer.standard_deviation > deviation);
 /// # Ok::<(), dp_apps::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]

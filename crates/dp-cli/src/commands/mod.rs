@@ -20,6 +20,7 @@ pub(crate) mod new;
 pub(crate) mod plan;
 pub(crate) mod release;
 pub(crate) mod run;
+pub(crate) mod shell;
 pub(crate) mod substrings;
 pub(crate) mod train;
 

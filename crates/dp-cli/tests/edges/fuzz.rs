@@ -133,7 +133,7 @@ fn nonsense_neither_panics_nor_hangs_nor_destroys() {
 fn nonsense_arguments_are_refused_by_the_other_commands() {
     let mut runner = TestRunner::deterministic();
     for command in ["plan", "calibrate", "demo", "train", "compare-training", "", "nothing"] {
-        for _ in 0..runs() / 4 + 1 {
+        for _ in 0..=runs() / 4 {
             let directory = tempfile::tempdir().unwrap();
             let words = proptest::collection::vec(proptest::sample::select(WORDS.to_vec()), 1..6);
             let words = words.new_tree(&mut runner).unwrap().current();

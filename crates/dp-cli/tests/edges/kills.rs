@@ -35,8 +35,8 @@ fn many(subject: &Subject) -> (String, usize) {
         };
         return (format!("{header}\n{}", (1..=40).map(row).collect::<String>()), 40);
     }
-    let repeated: String = rows.iter().cycle().take(40).map(|row| format!("{row}\n")).collect();
-    (format!("{header}\n{repeated}"), 40)
+    let repeated: Vec<&str> = rows.iter().copied().cycle().take(40).collect();
+    (format!("{header}\n{}\n", repeated.join("\n")), 40)
 }
 
 /// The command with more steps than in its small request.

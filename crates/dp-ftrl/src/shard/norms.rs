@@ -167,7 +167,7 @@ mod tests {
         let layered = Clipping::per_layer(&[1, 4999, 4001], &[0.5, 0.3, 1.5]).unwrap();
         for clipping in [Clipping::flat(0.75).unwrap(), layered] {
             for person in 0..60_usize {
-                let scale = 10.0_f32.powi(person as i32 % 60 - 42);
+                let scale = 10.0_f32.powf(person as f32 - 42.0);
                 let value = |i: usize| scale * (((i * 31 + person * 17) % 101) as f32 - 50.0);
                 let gradient: Vec<f32> = (0..dimension).map(value).collect();
                 let cuts = [0, 1, 17, 4096, 5001, dimension];

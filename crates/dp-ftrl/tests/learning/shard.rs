@@ -30,7 +30,7 @@ fn shards(name: &str, clipping: &Clipping, count: usize) -> Vec<GradientShard> {
 
 /// The gradient of a person in a step: of all sizes, from far below the clipping norm to far above.
 fn gradient(person: usize, step: usize) -> Vec<f32> {
-    let scale = 10.0_f32.powi((person * 3 + step) as i32 % 7 - 4);
+    let scale = 10.0_f32.powf(((person * 3 + step) % 7) as f32 - 4.0);
     (0..DIMENSION).map(|i| scale * (((i * 31 + person * 17 + step * 7) % 101) as f32 - 50.0)).collect()
 }
 

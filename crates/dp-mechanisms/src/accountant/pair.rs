@@ -200,7 +200,7 @@ impl Mixture {
         let (mut base, mut rise) = (0.0, 0.0);
         let mut from = start;
         while from < end {
-            // Short enough for the rule to be accurate to the last digits: see `quadrature_is_accurate`.
+            // Short enough for the rule to be accurate to the last digits.
             let length = (1.0 / (1.0 + from.abs() + self.largest_shift)).min(end - from);
             for (node, node_weight) in GAUSS_LEGENDRE {
                 for half in [0.5 - node / 2.0, 0.5 + node / 2.0] {

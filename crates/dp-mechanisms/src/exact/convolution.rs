@@ -78,7 +78,7 @@ impl OnlineConvolution {
         };
         let states = (0..dimension).map(|_| state()).collect();
         let scratch = vec![0; kernel.levels.last().map_or(0, |level| words * 2 * level.block)];
-        Self { states, scratch, kernel }
+        Self { kernel, states, scratch }
     }
 
     /// Writes the sums of a step whose inputs, and all before them, stand in `inputs`: coordinate after coordinate, one

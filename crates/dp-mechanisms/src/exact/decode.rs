@@ -282,31 +282,28 @@ pub(super) fn recursion_bias(strategy: &IntegerStrategy) -> Result<Option<Vec<f6
         sum += *value;
         *value = f64::abs(sum);
     }
-    let mut bound = match &strategy.entries {
-        Entries::Scaled { columns, .. } => {
-            let columns: Vec<f64> = columns.iter().map(|column| *column as f64).collect();
-            let mixed = fft::convolve_truncated(&sums, &columns, steps);
-            let mut variation = 0.0;
-            (0..steps)
-                .map(|t| {
-                    let here = mixed[t] / columns[t];
-                    let bound = here + variation;
-                    if let Some(next) = columns.get(t + 1) {
-                        variation += (1.0 / columns[t] - 1.0 / next).abs() * mixed[t];
-                    }
-                    bound
-                })
-                .collect()
-        }
-        _ => {
-            let mut total = 0.0;
-            sums.iter()
-                .map(|sum| {
-                    total += sum;
-                    total
-                })
-                .collect::<Vec<f64>>()
-        }
+    let mut bound = if let Entries::Scaled { columns, .. } = &strategy.entries {
+        let columns: Vec<f64> = columns.iter().map(|column| *column as f64).collect();
+        let mixed = fft::convolve_truncated(&sums, &columns, steps);
+        let mut variation = 0.0;
+        (0..steps)
+            .map(|t| {
+                let here = mixed[t] / columns[t];
+                let bound = here + variation;
+                if let Some(next) = columns.get(t + 1) {
+                    variation += (1.0 / columns[t] - 1.0 / next).abs() * mixed[t];
+                }
+                bound
+            })
+            .collect()
+    } else {
+        let mut total = 0.0;
+        sums.iter()
+            .map(|sum| {
+                total += sum;
+                total
+            })
+            .collect::<Vec<f64>>()
     };
     as_workload(strategy.source().workload(), &mut bound)?;
     // Rounding in the transforms, relative to sums of positive terms.

@@ -470,17 +470,14 @@ fn scaled(
     let (rows, row_bits) = diagonal(&rows.iter().map(|row| row / largest).collect::<Vec<f64>>(), ROW_BITS);
     let (coefficients, core_bits) = rounded(coefficients, bits)?;
     let energies = Energies::new(&rows, &coefficients)?;
-    let lengths: Vec<f64> = match columns {
-        Some(columns) => {
-            let smallest = columns.iter().copied().fold(f64::INFINITY, f64::min);
-            columns.iter().map(|column| column / smallest).collect()
-        }
+    let lengths: Vec<f64> = if let Some(columns) = columns {
+        let smallest = columns.iter().copied().fold(f64::INFINITY, f64::min);
+        columns.iter().map(|column| column / smallest).collect()
+    } else {
         // Square roots of exact sums, in f64: how columns are scaled is a choice, not a claim.
-        None => {
-            let norms: Vec<f64> = energies.estimates().map(f64::sqrt).collect();
-            let longest = norms.iter().copied().fold(0.0, f64::max);
-            norms.iter().map(|norm| longest / norm).collect()
-        }
+        let norms: Vec<f64> = energies.estimates().map(f64::sqrt).collect();
+        let longest = norms.iter().copied().fold(0.0, f64::max);
+        norms.iter().map(|norm| longest / norm).collect()
     };
     let unit = f64::from(1_u32 << COLUMN_BITS.0);
     let limit = (1_u64 << (COLUMN_BITS.0 + COLUMN_BITS.1)).min(room) as f64;
@@ -649,12 +646,11 @@ fn energy(values: impl Iterator<Item = Option<i128>>) -> Result<BigUint> {
     let (mut total, mut part) = (BigUint::ZERO, 0_u128);
     for value in values {
         let magnitude = value.ok_or_else(too_many)?.unsigned_abs();
-        match magnitude.checked_mul(magnitude).and_then(|square| part.checked_add(square)) {
-            Some(sum) => part = sum,
-            None => {
-                let magnitude = BigUint::from(magnitude);
-                total += &magnitude * &magnitude;
-            }
+        if let Some(sum) = magnitude.checked_mul(magnitude).and_then(|square| part.checked_add(square)) {
+            part = sum;
+        } else {
+            let magnitude = BigUint::from(magnitude);
+            total += &magnitude * &magnitude;
         }
     }
     Ok(total + part)

@@ -21,7 +21,7 @@ use crate::workload::{Kind, Workload, WorkloadStream};
 /// that what is released is `A (x + ξ)` for any workload A.
 ///
 /// # Cost
-/// The noise of finished epochs stays in the sum. [`DoublingPlan::cost`] is the ratio of the standard deviation at step t to
+/// The noise of finished epochs stays in the sum. The cost of not knowing the horizon is the ratio of the standard deviation at step t to
 /// that of a mechanism that had known the horizon t. For the count, the square-root strategy and a first epoch of 16
 /// steps it is 1.00 at t = 16, 1.27 at 48, 1.63 at 240, 1.89 at 1008 and 2.11 at 4080, the ends of epochs.
 ///

@@ -120,7 +120,7 @@ mod tests {
         let key = HashKey::derive(&Seed::reproducible(3), "bits");
         let hashes: Vec<u64> = (0..1_u64 << 14).map(|i| key.number(&i.to_le_bytes())).collect();
         for bit in 0..64 {
-            let ones = hashes.iter().filter(|hash| *hash >> bit & 1 == 1).count() as i64;
+            let ones = hashes.iter().filter(|hash| *hash >> bit & 1 == 1).count().cast_signed();
             assert!((ones - (1 << 13)).abs() < 333, "bit {bit}: {ones}");
         }
     }

@@ -150,7 +150,7 @@ fn numbers_are_bounded_for_the_dimension_they_were_proved_for() {
     // A person who fills all d coordinates moves the vector by sqrt(d) times as much.
     let vector = Footprint::vector(-1.0, 3.0, 100, Relation::ZeroOut, Participation::Single).unwrap();
     let ratio = vector.terms()[0].weight / scalar.terms()[0].weight;
-    assert!(ratio >= 10.0 && ratio < 10.0 + 1e-13, "{ratio}");
+    assert!((10.0..10.0 + 1e-13).contains(&ratio), "{ratio}");
     assert!(Footprint::vector(0.0, 1.0, 0, Relation::ZeroOut, Participation::Single).is_err());
     // A ball bounds the whole vector, however long.
     let ball = Footprint::ball(1.0, Relation::ZeroOut, Participation::Single).unwrap();

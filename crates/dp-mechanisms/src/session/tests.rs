@@ -86,7 +86,7 @@ fn interrupted_runs_release_what_an_uninterrupted_one_does() {
     assert_eq!(run(4), run(6));
     let mut volatile = Session::open(plan(6), Seed::reproducible(4), None).unwrap();
     for t in 0..6 {
-        volatile.stage(&[t as f64 / 6.0, 1.0]).unwrap();
+        volatile.stage(&[f64::from(t) / 6.0, 1.0]).unwrap();
     }
     assert_eq!(
         volatile.commit().unwrap().iter().map(|(_, release)| release.to_vec()).collect::<Vec<_>>(),

@@ -155,6 +155,8 @@ fn shards_cover_every_coordinate_once() {
     let plan = plan("blt");
     let directory = tempfile::tempdir().unwrap();
     let place = directory.path().join("set");
+    // A single range is a list of one here.
+    #[allow(clippy::single_range_in_vec_init)]
     for ranges in [
         &[0..10, 9..20][..],
         &[0..10, 11..20],
@@ -279,7 +281,7 @@ fn refusals_leave_the_shard_as_it_was() {
     let refused = shard.release(&bad, &mut out);
     assert!(matches!(refused, Err(Error::NonFiniteInput { step: 1, index: 4711, .. })), "{refused:?}");
     assert!(shard.release(&bad[1..], &mut out).is_err());
-    assert!(shard.release(&[0.0; DIMENSION], &mut out[1..]).is_err());
+    assert!(shard.release(&vec![0.0; DIMENSION], &mut out[1..]).is_err());
     assert!(reason(shard.checkpoint()).contains("not kept"));
     assert!(out.iter().all(|value| *value == 7.0));
     assert_eq!(release(shard), whole[0]);

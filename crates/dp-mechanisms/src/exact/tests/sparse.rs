@@ -14,7 +14,7 @@ fn encoded(name: &str, workload: &str, steps: usize) -> crate::Result<ExactPlan>
 
 /// What a step adds: several coordinates, one of them in every step and one never.
 fn changes(step: usize) -> Vec<(u64, i64)> {
-    vec![((step * 7 % 3) as u64, 1), (3, 2 - (step % 5) as i64), ((step % 2) as u64, 4)]
+    vec![((step * 7 % 3) as u64, 1), (3, 2 - (step % 5).cast_signed() as i64), ((step % 2) as u64, 4)]
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn many_inputs_are_measured_as_few_are() {
         let mut row = [0; 64];
         let mut inputs = Vec::new();
         for step in 0..steps {
-            let units = 3 - (step % 7) as i64 * 2;
+            let units = 3 - (step % 7).cast_signed() as i64 * 2;
             inputs.push((step, units));
             always.add(1, step, units);
             late.add(1, step, units);
