@@ -55,7 +55,7 @@ const STAGES: &[Stage] = &[
     Stage { name: "tests", command: "cargo test --workspace", run: as_written },
     Stage {
         name: "packages",
-        command: "cargo package --workspace --allow-dirty --quiet --exclude dp-tests --exclude dp-benches --exclude xtask",
+        command: "cargo package --workspace --allow-dirty --no-verify --quiet --exclude dp-tests --exclude dp-benches --exclude xtask",
         run: as_written,
     },
     Stage { name: "documentation", command: "cargo xtask doc", run: |shell, _, _| passed(cargo::doc(shell)) },
