@@ -1,11 +1,17 @@
 //! Which rows were consumed: files may grow or be followed by others, but their past must not change.
 //!
-//! Of every file the state keeps a chain of keyed hashes over the used fields of its rows, at a bounded number of positions.
+//! Of every file the state keeps a digest of the used fields of its rows, also as it was at a bounded number of positions.
 //! A file that is read again must begin with the same rows; those are skipped, and the ones behind them are new. The same
 //! file name may also come back with new rows only: then none of its first rows is one of the first rows that are known.
+//!
+//! The digest of rows is a polynomial of their keyed hashes, so that digests of consecutive parts of a file, made apart from each
+//! other, give the digest of the whole.
 
 use std::collections::BTreeMap;
 use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroize;
 
 use crate::error::{Error, Result};
 use crate::people::{HashKey, take};
@@ -14,62 +20,179 @@ use crate::rows::Row;
 /// Rows at the beginning of a file that are remembered one by one.
 const FIRST: usize = 64;
 
-/// The most positions at which the chain of a file is remembered; their distance doubles when there are more.
+/// The most positions at which the digest of a file is remembered; every second one is forgotten when there are more.
 const MOST_MARKS: usize = 4096;
+
+/// The prime `2^61 - 1`.
+const PRIME: u64 = (1 << 61) - 1;
 
 type Hash = [u8; 16];
 
-/// What is remembered of one file.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Record {
-    /// The number of rows consumed.
+/// Two polynomials modulo a prime, at two secret places.
+type Lanes = [u64; 2];
+
+fn reduced(value: u128) -> u64 {
+    let folded = (value & u128::from(PRIME)) as u64 + (value >> 61) as u64;
+    if folded >= PRIME { folded - PRIME } else { folded }
+}
+
+/// `value · factor + addend`, lane by lane, all below the prime.
+fn advance(value: Lanes, factor: Lanes, addend: Lanes) -> Lanes {
+    let lane = |i: usize| reduced(u128::from(value[i]) * u128::from(factor[i]) + u128::from(addend[i]));
+    [lane(0), lane(1)]
+}
+
+/// Hashes rows under a secret key.
+#[derive(Clone)]
+pub struct RowHasher {
+    key: [u8; 32],
+    places: Lanes,
+    columns: usize,
+    buffer: Vec<u8>,
+}
+
+impl RowHasher {
+    /// For rows with so many used fields.
+    pub fn new(key: &HashKey, columns: usize) -> Self {
+        let secret = blake3::keyed_hash(key.expose(), b"dp-events places of the digest of rows");
+        let (key, bytes) = (*key.expose(), secret.as_bytes());
+        Self { key, places: lanes(bytes), columns, buffer: Vec::new() }
+    }
+
+    fn hash(&mut self, row: &Row<'_>) -> Hash {
+        self.buffer.clear();
+        for column in 0..self.columns {
+            // A length in front of each field, and another for none: no two rows run into the same bytes.
+            let field = row.field(column);
+            let length = field.map_or(u32::MAX, |field| field.len() as u32);
+            self.buffer.extend_from_slice(&length.to_le_bytes());
+            self.buffer.extend_from_slice(field.unwrap_or_default());
+        }
+        let hash = blake3::keyed_hash(&self.key, &self.buffer);
+        hash.as_bytes().split_first_chunk::<16>().map_or([0; 16], |(first, _)| *first)
+    }
+}
+
+impl Drop for RowHasher {
+    fn drop(&mut self) {
+        self.key.zeroize();
+        self.places.zeroize();
+        self.buffer.zeroize();
+    }
+}
+
+/// The first 16 bytes as two numbers below the prime.
+fn lanes(bytes: &[u8]) -> Lanes {
+    let lane = |chunk: Option<&[u8]>| {
+        let chunk = chunk.and_then(|chunk| chunk.try_into().ok()).unwrap_or([0; 8]);
+        reduced(u128::from(u64::from_le_bytes(chunk)))
+    };
+    [lane(bytes.get(..8)), lane(bytes.get(8..16))]
+}
+
+/// What is remembered of consecutive rows: how many they are, the polynomial `Σ_i h_i g^{n-i}` of their hashes, and the hashes
+/// of the first.
+///
+/// Two sequences that differ have the same digest with a probability of about `n / 2^122` over the secret key.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Digest {
     rows: u64,
-    /// The chain after the last of them.
-    chain: Hash,
-    /// The hashes of the first rows.
+    lanes: Lanes,
     first: Vec<Hash>,
-    /// The chain after every `stride`-th row.
-    marks: Vec<Hash>,
+}
+
+impl Digest {
+    /// The number of rows.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Adds the next row.
+    pub fn push(&mut self, hasher: &mut RowHasher, row: &Row<'_>) {
+        let hash = hasher.hash(row);
+        self.push_hash(hasher, hash);
+    }
+
+    fn push_hash(&mut self, hasher: &RowHasher, hash: Hash) {
+        self.rows += 1;
+        self.lanes = advance(self.lanes, hasher.places, lanes(&hash));
+        if self.first.len() < FIRST {
+            self.first.push(hash);
+        }
+    }
+
+    /// Adds the rows that follow.
+    pub fn append(&mut self, hasher: &RowHasher, next: &Self) {
+        let (mut power, mut square, mut exponent) = ([1, 1], hasher.places, next.rows);
+        while exponent > 0 {
+            if exponent & 1 == 1 {
+                power = advance(power, square, [0, 0]);
+            }
+            square = advance(square, square, [0, 0]);
+            exponent >>= 1;
+        }
+        self.rows += next.rows;
+        self.lanes = advance(self.lanes, power, next.lanes);
+        let room = FIRST - self.first.len();
+        self.first.extend(next.first.iter().take(room));
+    }
+}
+
+/// What is remembered of one file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// All of its rows.
+    digest: Digest,
+    /// Where in the file they end, in bytes; 0 where that is not known.
+    bytes: u64,
+    /// The number of rows, and the digest of so many, at some positions.
+    marks: Vec<(u64, Lanes)>,
+    /// The distance of marks while rows are added one by one.
     stride: u64,
 }
 
 impl Record {
-    fn push(&mut self, row: Hash, chain: Hash) {
-        self.rows += 1;
-        self.chain = chain;
-        if self.first.len() < FIRST {
-            self.first.push(row);
-        }
+    fn push(&mut self, hasher: &RowHasher, hash: Hash) {
+        self.digest.push_hash(hasher, hash);
         self.stride = self.stride.max(1);
-        if self.rows.is_multiple_of(self.stride) {
-            self.marks.push(chain);
-            if self.marks.len() > MOST_MARKS {
-                // Every second mark stays: those at multiples of twice the distance.
-                let kept = self.marks.iter().skip(1).step_by(2).copied().collect();
-                self.marks = kept;
-                self.stride *= 2;
-            }
+        if self.digest.rows.is_multiple_of(self.stride) {
+            self.mark();
         }
+    }
+
+    /// Remembers the digest as it is now.
+    fn mark(&mut self) {
+        self.marks.push((self.digest.rows, self.digest.lanes));
+        if self.marks.len() > MOST_MARKS {
+            // Every second mark stays: those at multiples of twice the distance.
+            let kept = self.marks.iter().skip(1).step_by(2).copied().collect();
+            self.marks = kept;
+            self.stride *= 2;
+        }
+    }
+
+    /// The first row behind the last mark before a row.
+    fn after_mark(&self, row: u64) -> u64 {
+        let index = self.marks.partition_point(|(rows, _)| *rows < row);
+        index.checked_sub(1).map_or(1, |index| self.marks[index].0 + 1)
     }
 }
 
 /// All files that were read so far, by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Consumed {
+pub struct Consumed {
     files: BTreeMap<String, Record>,
 }
 
 /// A file while it is read: tells rows that are new from those that are known.
-pub(crate) struct Reading<'a> {
+pub struct Reading<'a> {
     path: &'a Path,
-    key: &'a HashKey,
-    columns: usize,
+    hasher: RowHasher,
     known: Record,
     /// What the file turns out to hold.
     seen: Record,
     /// Whether its rows follow the known ones, once its first row has decided it.
     verdict: Verdict,
-    buffer: Vec<u8>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,24 +205,90 @@ enum Verdict {
     New,
 }
 
+/// Consecutive rows of a file: how far they reach, and what they are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stretch {
+    /// The first byte behind them.
+    pub end: u64,
+    /// The rows.
+    pub digest: Digest,
+}
+
 impl Consumed {
-    /// Begins to read a file.
-    pub(crate) fn begin<'a>(
-        &self,
-        name: &str,
-        path: &'a Path,
-        columns: usize,
-        key: &'a HashKey,
-    ) -> Reading<'a> {
+    /// Begins to read a file from its first row to its last.
+    pub fn begin<'a>(&self, name: &str, path: &'a Path, columns: usize, key: &HashKey) -> Reading<'a> {
         let known = self.files.get(name).cloned().unwrap_or_default();
-        let verdict = if known.rows == 0 { Verdict::New } else { Verdict::Open };
-        Reading { path, key, columns, known, seen: Record::default(), verdict, buffer: Vec::new() }
+        let verdict = if known.digest.rows == 0 { Verdict::New } else { Verdict::Open };
+        Reading { path, hasher: RowHasher::new(key, columns), known, seen: Record::default(), verdict }
     }
 
     /// Remembers a file that was read to its end.
-    pub(crate) fn end(&mut self, name: &str, reading: Reading<'_>) -> Result<()> {
-        let record = reading.finish()?;
+    pub fn end(&mut self, name: &str, record: Record) {
         self.files.insert(name.to_owned(), record);
+    }
+
+    /// The first byte of a file that no earlier run has read, for somebody who reads it in parts: 0 if all of it is new. The first
+    /// row decides whether it is the file that is known; nothing where only reading it from the beginning can tell.
+    ///
+    /// # Errors
+    /// [`Error::Past`] if its first row is one of those that are known, and not the first.
+    pub fn unread(
+        &self,
+        name: &str,
+        path: &Path,
+        hasher: &mut RowHasher,
+        first: Option<&Row<'_>>,
+    ) -> Result<Option<u64>> {
+        let (Some(known), Some(first)) = (self.files.get(name), first) else { return Ok(Some(0)) };
+        let hash = hasher.hash(first);
+        match known.digest.first.iter().position(|known| *known == hash) {
+            None => Ok(Some(0)),
+            Some(0) => Ok((known.bytes > 0).then_some(known.bytes)),
+            Some(_) => Err(changed(path, 1, 1)),
+        }
+    }
+
+    /// Remembers a file that was read in parts, given in their order; `unread` is what [`Consumed::unread`] returned, and one of
+    /// the parts ends there.
+    ///
+    /// # Errors
+    /// [`Error::Past`] where the known rows are not there any more.
+    pub fn end_in_parts(
+        &mut self,
+        name: &str,
+        path: &Path,
+        hasher: &RowHasher,
+        unread: u64,
+        parts: &[Stretch],
+    ) -> Result<()> {
+        let known = self.files.get(name).filter(|_| unread > 0);
+        let mut seen = Record { stride: 1, ..Record::default() };
+        for part in parts {
+            seen.digest.append(hasher, &part.digest);
+            seen.bytes = part.end;
+            seen.mark();
+            if let Some(known) = known
+                && part.end == unread
+                && seen.digest != known.digest
+            {
+                return Err(changed(path, 1, known.digest.rows));
+            }
+        }
+        match known {
+            Some(known) if !parts.iter().any(|part| part.end == unread) => {
+                return Err(vanished(path, known.digest.rows, seen.digest.rows));
+            }
+            None if unread == 0 => {
+                let known = self.files.get(name).map_or(&[][..], |known| &known.digest.first);
+                if seen.digest.first.iter().any(|hash| known.contains(hash)) {
+                    return Err(changed(path, 1, known.len() as u64));
+                }
+            }
+            _ => {}
+        }
+        if seen.digest.rows > 0 {
+            self.files.insert(name.to_owned(), seen);
+        }
         Ok(())
     }
 
@@ -110,33 +299,37 @@ impl Consumed {
         for (name, record) in &self.files {
             count(bytes, name.len() as u64);
             bytes.extend_from_slice(name.as_bytes());
-            count(bytes, record.rows);
+            count(bytes, record.digest.rows);
+            count(bytes, record.bytes);
             count(bytes, record.stride);
-            bytes.extend_from_slice(&record.chain);
-            for hashes in [&record.first, &record.marks] {
-                count(bytes, hashes.len() as u64);
-                hashes.iter().for_each(|hash| bytes.extend_from_slice(hash));
+            record.digest.lanes.iter().for_each(|lane| count(bytes, *lane));
+            count(bytes, record.digest.first.len() as u64);
+            record.digest.first.iter().for_each(|hash| bytes.extend_from_slice(hash));
+            count(bytes, record.marks.len() as u64);
+            for (rows, lanes) in &record.marks {
+                count(bytes, *rows);
+                lanes.iter().for_each(|lane| count(bytes, *lane));
             }
         }
     }
 
     /// Reads what [`Consumed::encode`] wrote; nothing if the bytes are not that.
     pub(crate) fn decode(bytes: &mut &[u8]) -> Option<Self> {
-        let count = |bytes: &mut &[u8]| usize::try_from(u64::from_le_bytes(take(bytes)?)).ok();
+        let number = |bytes: &mut &[u8]| take(bytes).map(u64::from_le_bytes);
         let mut files = BTreeMap::new();
-        for _ in 0..count(bytes)? {
-            let length = count(bytes)?;
+        for _ in 0..number(bytes)? {
+            let length = usize::try_from(number(bytes)?).ok()?;
             let (name, rest) = bytes.split_at_checked(length)?;
             let name = String::from_utf8(name.to_vec()).ok()?;
             *bytes = rest;
-            let (rows, stride) = (count(bytes)? as u64, count(bytes)? as u64);
-            let chain = take(bytes)?;
-            let mut hashes = || {
-                let length = count(bytes)?;
-                (0..length).map(|_| take(bytes)).collect::<Option<Vec<Hash>>>()
-            };
-            let (first, marks) = (hashes()?, hashes()?);
-            files.insert(name, Record { rows, chain, first, marks, stride });
+            let (rows, end, stride) = (number(bytes)?, number(bytes)?, number(bytes)?);
+            let lanes = [number(bytes)?, number(bytes)?];
+            let first = (0..number(bytes)?).map(|_| take(bytes)).collect::<Option<Vec<Hash>>>()?;
+            let marks = (0..number(bytes)?)
+                .map(|_| Some((number(bytes)?, [number(bytes)?, number(bytes)?])))
+                .collect::<Option<Vec<_>>>()?;
+            let record = Record { digest: Digest { rows, lanes, first }, bytes: end, marks, stride };
+            files.insert(name, record);
         }
         Some(Self { files })
     }
@@ -147,33 +340,23 @@ impl Reading<'_> {
     ///
     /// # Errors
     /// [`Error::Past`] where a known row is not there any more.
-    pub(crate) fn is_new(&mut self, row: &Row<'_>) -> Result<bool> {
-        self.buffer.clear();
-        for column in 0..self.columns {
-            // A length in front of each field, and another for none: no two rows run into the same bytes.
-            let field = row.field(column);
-            let length = field.map_or(u32::MAX, |field| field.len() as u32);
-            self.buffer.extend_from_slice(&length.to_le_bytes());
-            self.buffer.extend_from_slice(field.unwrap_or_default());
-        }
-        let hash = short(self.key, &self.buffer);
-        let mut link = [0; 32];
-        link[..16].copy_from_slice(&self.seen.chain);
-        link[16..].copy_from_slice(&hash);
-        let chain = short(self.key, &link);
-        self.seen.push(hash, chain);
+    pub fn is_new(&mut self, row: &Row<'_>) -> Result<bool> {
+        let hash = self.hasher.hash(row);
+        self.seen.push(&self.hasher, hash);
+        let known = &self.known.digest;
         match self.verdict {
             Verdict::New => {
-                if self.known.rows > 0 && self.seen.rows <= FIRST as u64 && self.known.first.contains(&hash) {
-                    return Err(self.changed(1, self.known.rows.min(FIRST as u64)));
+                let first = known.rows > 0 && self.seen.digest.rows <= FIRST as u64;
+                if first && known.first.contains(&hash) {
+                    return Err(changed(self.path, 1, known.rows.min(FIRST as u64)));
                 }
                 Ok(true)
             }
-            Verdict::Open if self.known.first.first() == Some(&hash) => {
+            Verdict::Open if known.first.first() == Some(&hash) => {
                 self.verdict = Verdict::Grown;
                 self.check()
             }
-            Verdict::Open if self.known.first.contains(&hash) => Err(self.changed(1, 1)),
+            Verdict::Open if known.first.contains(&hash) => Err(changed(self.path, 1, 1)),
             Verdict::Open => {
                 self.verdict = Verdict::New;
                 Ok(true)
@@ -184,59 +367,59 @@ impl Reading<'_> {
 
     /// Whether a row of a grown file is new; known rows must be as they were.
     fn check(&self) -> Result<bool> {
-        let number = self.seen.rows;
-        if number > self.known.rows {
+        let number = self.seen.digest.rows;
+        if number > self.known.digest.rows {
             return Ok(true);
         }
         let index = (number - 1) as usize;
-        let alone = self.known.first.get(index).zip(self.seen.first.get(index));
+        let alone = self.known.digest.first.get(index).zip(self.seen.digest.first.get(index));
         if alone.is_some_and(|(known, seen)| known != seen) {
-            return Err(self.changed(number, number));
+            return Err(changed(self.path, number, number));
         }
-        let stride = self.known.stride.max(1);
-        if number.is_multiple_of(stride) {
-            let mark = self.known.marks.get((number / stride - 1) as usize);
-            if mark.is_some_and(|mark| *mark != self.seen.chain) {
-                return Err(self.changed(number + 1 - stride, number));
-            }
-        }
-        if number == self.known.rows && self.known.chain != self.seen.chain {
-            return Err(self.changed(number - number % stride + 1, number));
+        let mark = self.known.marks.binary_search_by_key(&number, |(rows, _)| *rows);
+        let lanes = match mark {
+            Ok(index) => Some(self.known.marks[index].1),
+            Err(_) => (number == self.known.digest.rows).then_some(self.known.digest.lanes),
+        };
+        if lanes.is_some_and(|lanes| lanes != self.seen.digest.lanes) {
+            return Err(changed(self.path, self.known.after_mark(number), number));
         }
         Ok(false)
     }
 
-    fn changed(&self, first: u64, last: u64) -> Error {
-        let rows =
-            if first == last { format!("row {first} is") } else { format!("rows {first} to {last} are") };
-        Error::Past {
-            path: self.path.to_owned(),
-            reason: format!(
-                "{rows} not as an earlier run read them: rows that were counted must stay as they are. Restore the file, or \
-                 give new rows a file of their own"
-            ),
-        }
-    }
-
-    fn finish(self) -> Result<Record> {
+    /// What is remembered of the file, whose rows end at a byte; 0 where that is not known.
+    ///
+    /// # Errors
+    /// [`Error::Past`] where known rows are missing.
+    pub fn finish(self, bytes: u64) -> Result<Record> {
+        let (known, seen) = (self.known.digest.rows, self.seen.digest.rows);
         match self.verdict {
             Verdict::Open => Ok(self.known),
-            Verdict::Grown if self.seen.rows < self.known.rows => Err(Error::Past {
-                path: self.path.to_owned(),
-                reason: format!(
-                    "an earlier run read {} rows, now there are {}: rows that were counted must stay as they are. Restore \
-                     the file, or give new rows a file of their own",
-                    self.known.rows, self.seen.rows
-                ),
-            }),
-            Verdict::Grown | Verdict::New => Ok(self.seen),
+            Verdict::Grown if seen < known => Err(vanished(self.path, known, seen)),
+            Verdict::Grown | Verdict::New => Ok(Record { bytes, ..self.seen }),
         }
     }
 }
 
-fn short(key: &HashKey, bytes: &[u8]) -> Hash {
-    let hash = blake3::keyed_hash(key.expose(), bytes);
-    hash.as_bytes().split_first_chunk::<16>().map_or([0; 16], |(first, _)| *first)
+fn changed(path: &Path, first: u64, last: u64) -> Error {
+    let rows = if first == last { format!("row {first} is") } else { format!("rows {first} to {last} are") };
+    Error::Past {
+        path: path.to_owned(),
+        reason: format!(
+            "{rows} not as an earlier run read them: rows that were counted must stay as they are. Restore the file, or \
+             give new rows a file of their own"
+        ),
+    }
+}
+
+fn vanished(path: &Path, known: u64, seen: u64) -> Error {
+    Error::Past {
+        path: path.to_owned(),
+        reason: format!(
+            "an earlier run read {known} rows, now there are {seen}: rows that were counted must stay as they are. Restore \
+             the file, or give new rows a file of their own"
+        ),
+    }
 }
 
 #[cfg(test)]
@@ -259,7 +442,7 @@ mod tests {
             Ok(())
         })?;
         let mut after = consumed.clone();
-        after.end("rows.csv", reading)?;
+        after.end("rows.csv", reading.finish(0)?);
         let mut bytes = Vec::new();
         after.encode(&mut bytes);
         *consumed = Consumed::decode(&mut bytes.as_slice()).unwrap();
@@ -302,6 +485,41 @@ mod tests {
         assert!(message.contains("an earlier run read 300 rows, now there are 299"), "{message}");
         // The order of columns that are used is the order of the description, so other columns may come and go.
         assert_eq!(read(&mut consumed, &lines(0..301)).unwrap(), [301]);
+    }
+
+    /// However a file is cut, its digest is that of its rows one by one; and one that changed has another.
+    #[test]
+    fn digests_of_parts_are_the_digest_of_the_whole() {
+        let key = HashKey::new([4; 32]);
+        let mut hasher = RowHasher::new(&key, 1);
+        let of = |hasher: &mut RowHasher, rows: &[u32]| {
+            let mut digest = Digest::default();
+            let lines: String = rows.iter().map(|row| format!("{row}\n")).collect();
+            rows::read_text(&format!("a\n{lines}"), &["a".to_owned()], &mut |row| {
+                digest.push(hasher, row);
+                Ok(())
+            })
+            .unwrap();
+            digest
+        };
+        let rows: Vec<u32> = (0..200).collect();
+        let whole = of(&mut hasher, &rows);
+        for cuts in [[0, 0], [1, 1], [63, 64], [5, 199], [200, 200]] {
+            let mut joined = of(&mut hasher, &rows[..cuts[0]]);
+            for part in [&rows[cuts[0]..cuts[1]], &rows[cuts[1]..]] {
+                let part = of(&mut hasher, part);
+                joined.append(&hasher, &part);
+            }
+            assert_eq!(joined, whole, "{cuts:?}");
+        }
+        let (mut swapped, mut missing) = (rows.clone(), rows.clone());
+        swapped.swap(100, 150);
+        missing.remove(199);
+        for other in [swapped, missing] {
+            assert_ne!(of(&mut hasher, &other), whole);
+        }
+        let other_key = of(&mut RowHasher::new(&HashKey::new([5; 32]), 1), &rows);
+        assert_ne!(other_key, whole);
     }
 
     #[test]

@@ -90,11 +90,13 @@ impl Dashboard {
         let consumed_before = consumed.clone();
         for file in &files {
             let key = HashKey::new(*intake.key().expose());
+            let length = rows::length(&file.path)?;
             let mut reading = consumed.begin(&file.name, &file.path, columns.len(), &key);
             rows::read(&file.path, &columns, &mut |row| {
                 if reading.is_new(row)? { intake.push(row, &file.path) } else { Ok(()) }
             })?;
-            consumed.end(&file.name, reading)?;
+            let record = reading.finish(rows::end(&file.path, length))?;
+            consumed.end(&file.name, record);
         }
         let closed = self.spec.calendar.closed_at(until).max(before);
         let mut steps: Vec<Vec<Vec<i64>>> = Vec::new();

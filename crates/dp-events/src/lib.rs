@@ -8,9 +8,9 @@
 //! |---|---|
 //! | [`spec`] | the file that describes a dashboard, checked as a whole |
 //! | [`calendar`] | the public clock: steps, zones, times of rows |
-//! | `rows` | reading CSV and Parquet |
-//! | `consumed` | which rows were read before, and that they have not changed |
-//! | `people` | limits per person, enforced by keyed hashes |
+//! | [`rows`] | reading CSV and Parquet |
+//! | [`consumed`] | which rows were read before, and that they have not changed |
+//! | [`people`] | limits per person, enforced by keyed hashes |
 //! | `encoding`, `values` | what a row adds to which cells, and how far one person can move them |
 //! | `intake` | all of this, one row after the other |
 //! | [`plan`](mod@plan) | strategy, noise and part of the budget of every release |
@@ -27,7 +27,7 @@
 //! enforced: what exceeds them is left out, by looking at the rows of that person alone.
 
 pub mod calendar;
-mod consumed;
+pub mod consumed;
 pub mod dashboard;
 mod encoding;
 mod error;
@@ -35,10 +35,10 @@ mod guarantee;
 mod intake;
 pub mod ledger;
 mod page;
-mod people;
+pub mod people;
 pub mod plan;
 mod publish;
-mod rows;
+pub mod rows;
 #[cfg(test)]
 mod small_worlds;
 pub mod spec;

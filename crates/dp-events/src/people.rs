@@ -16,10 +16,11 @@ use crate::spec::Limits;
 pub(crate) struct Pseudonym(u128);
 
 /// A secret key under which identifiers and rows are remembered.
-pub(crate) struct HashKey(Zeroizing<[u8; 32]>);
+pub struct HashKey(Zeroizing<[u8; 32]>);
 
 impl HashKey {
-    pub(crate) fn new(bytes: [u8; 32]) -> Self {
+    /// The key with these bytes, which must come from a cryptographic generator and stay secret.
+    pub fn new(bytes: [u8; 32]) -> Self {
         Self(Zeroizing::new(bytes))
     }
 

@@ -1,6 +1,7 @@
 //! The mechanism: push an input, get the release.
 
 use std::fmt;
+use std::ops::Range;
 
 use crate::error::{Error, Result};
 use crate::noise::Seed;
@@ -64,6 +65,29 @@ impl Mechanism {
     fn with_seeds(plan: Plan, seeds: crate::noise::Seeds) -> Result<Self> {
         let dimension = plan.dimension()?;
         let run = plan.start(dimension, seeds.duplicate())?;
+        Ok(Self { plan, dimension, seeds, step: 0, run })
+    }
+
+    /// The coordinates `part` of a mechanism: inputs and releases are those coordinates, to the last bit as the whole mechanism
+    /// with this seed would release them, and nothing is computed for the others. Machines that share a secret
+    /// ([`Seed::shared`]) release a long vector together this way, without asking each other.
+    ///
+    /// # Privacy
+    /// The parts of one plan under one secret, each coordinate in one part, are together the whole mechanism.
+    ///
+    /// # Complexity
+    /// That of the part alone; of noise, a tile ([`crate::noise::TILE`]) more at either end.
+    ///
+    /// # Errors
+    /// Coordinates that the plan does not have, or a plan that is not exact, or whose footprint bounds the norm of the whole
+    /// vector: no part could check it.
+    pub fn part(plan: Plan, part: Range<usize>, seed: Seed) -> Result<Self> {
+        Self::part_with_seeds(plan, part, seed.into())
+    }
+
+    fn part_with_seeds(plan: Plan, part: Range<usize>, seeds: crate::noise::Seeds) -> Result<Self> {
+        let dimension = part.len();
+        let run = plan.start_part(part, seeds.duplicate())?;
         Ok(Self { plan, dimension, seeds, step: 0, run })
     }
 
@@ -144,8 +168,28 @@ impl Mechanism {
     /// noise that does not come out as it was (another build or processor may round the strategy differently; continuing would
     /// mix two strategies).
     pub fn resume(plan: Plan, snapshot: &Snapshot, seed: Seed) -> Result<Self> {
-        snapshot.check_identity(&plan.identity())?;
         let dimension = plan.dimension()?;
+        Self::resume_with(plan, dimension, snapshot, seed, Self::with_seeds)
+    }
+
+    /// Continues a part ([`Mechanism::part`]) as [`Mechanism::resume`] continues a whole.
+    ///
+    /// # Errors
+    /// Those of both.
+    pub fn resume_part(plan: Plan, part: Range<usize>, snapshot: &Snapshot, seed: Seed) -> Result<Self> {
+        Self::resume_with(plan, part.len(), snapshot, seed, |plan, seeds| {
+            Self::part_with_seeds(plan, part, seeds)
+        })
+    }
+
+    fn resume_with(
+        plan: Plan,
+        dimension: usize,
+        snapshot: &Snapshot,
+        seed: Seed,
+        begin: impl FnOnce(Plan, crate::noise::Seeds) -> Result<Self>,
+    ) -> Result<Self> {
+        snapshot.check_identity(&plan.identity())?;
         if snapshot.dimension() != dimension {
             return Err(Error::Dimension {
                 what: "the saved state",
@@ -160,7 +204,7 @@ impl Mechanism {
         let mut seeds = snapshot.seeds().duplicate();
         let (part, row) = plan.used_rows(step)?;
         seeds.continue_with(part, row, seed)?;
-        let mut mechanism = Self::with_seeds(plan, seeds)?;
+        let mut mechanism = begin(plan, seeds)?;
         mechanism.run.restore(step, snapshot.payload())?;
         mechanism.step = step;
         let mut witness = mechanism.run.witness();
@@ -264,6 +308,52 @@ pub(crate) mod tests {
             }
         }
         assert!(covered >= Method::ALL.len(), "every strategy serves some workload");
+    }
+
+    #[test]
+    fn parts_are_the_whole_to_the_last_bit() {
+        // Narrower than a tile of noise, and several tiles wide; parts that begin and end within tiles and at their ends.
+        for (dimension, steps, parts) in [
+            (7, 300, vec![0..1, 1..4, 4..7]),
+            (300, 40, vec![0..128, 128..300]),
+            (10_000, 3, vec![0..4096, 4096..5000, 5000..9999, 9999..10_000]),
+        ] {
+            for method in ["sqrt", "binary-tree", "scaled-sqrt"] {
+                let problem = Problem::new(Workload::count(), steps).unwrap();
+                let Ok(strategy) = method.parse::<Method>().unwrap().build(&problem) else { continue };
+                let term = crate::sensitivity::Term { weight: 1.0, participation: Participation::Single };
+                let footprint = Footprint::encoded(vec![term], Relation::ZeroOut)
+                    .unwrap()
+                    .of_dimension(dimension)
+                    .unwrap();
+                let plan =
+                    Plan::exact(&strategy, footprint, Budget::approximate(1.0, 1e-6).unwrap(), 1.0).unwrap();
+                let input: Vec<f64> = (0..dimension).map(|index| (index % 13) as f64).collect();
+                let mut whole = Mechanism::new(plan.clone(), Seed::reproducible(5)).unwrap();
+                let mut pieces: Vec<Mechanism> = parts
+                    .iter()
+                    .map(|part| Mechanism::part(plan.clone(), part.clone(), Seed::reproducible(5)).unwrap())
+                    .collect();
+                let (mut expected, mut released) = (vec![0.0; dimension], vec![0.0; dimension]);
+                for step in 0..steps {
+                    whole.release(&input, &mut expected).unwrap();
+                    for (piece, part) in pieces.iter_mut().zip(&parts) {
+                        piece.release(&input[part.clone()], &mut released[part.clone()]).unwrap();
+                    }
+                    assert_eq!(released, expected, "{method}, {dimension} coordinates, step {step}");
+                    if step == steps / 2 {
+                        let (piece, part) = (&mut pieces[1], parts[1].clone());
+                        let seed = Seed::reproducible(5);
+                        *piece = Mechanism::resume_part(plan.clone(), part, &piece.snapshot(), seed).unwrap();
+                    }
+                }
+                for outside in [0..0, dimension..dimension + 1, 0..dimension + 1] {
+                    assert!(Mechanism::part(plan.clone(), outside, Seed::reproducible(5)).is_err());
+                }
+            }
+        }
+        let idealized = plan("sqrt", "count", 5).unwrap();
+        assert!(Mechanism::part(idealized, 0..1, Seed::reproducible(5)).is_err());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The plan: what is released, for how long, in which arithmetic, and with how much noise. The only place that computes σ.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::budget::{Budget, Kind};
@@ -448,9 +449,35 @@ impl Plan {
                 let strategy = calibrated.strategy.as_ref();
                 Box::new(LinearRun::new(strategy, calibrated.sigma, dimension, self.side, seeds)?)
             }
-            Form::Exact(exact) => Box::new(ExactRun::new(Arc::clone(exact), seeds)?),
+            Form::Exact(exact) => Box::new(ExactRun::new(Arc::clone(exact), 0..dimension, seeds)?),
             Form::Doubling(epochs) => Box::new(DoublingRun::new(epochs.clone(), dimension, seeds)?),
         })
+    }
+
+    /// The coordinates `part` of the plan at work, before their first step.
+    ///
+    /// # Errors
+    /// Coordinates that the plan does not have, and plans whose coordinates are not measured one by one: those in floating
+    /// point, those without an end, and those of vectors whose norm is bounded as a whole.
+    pub(crate) fn start_part(&self, part: Range<usize>, seeds: Seeds) -> Result<Box<dyn Run>> {
+        let dimension = self.dimension()?;
+        if part.is_empty() || part.end > dimension {
+            return Err(Error::Dimension {
+                what: "the plan of which a part is asked for",
+                expected: part.end.max(part.start + 1),
+                actual: dimension,
+            });
+        }
+        match (&self.form, self.footprint.domain()) {
+            (Form::Exact(exact), Domain::Encoded | Domain::Interval { .. }) => {
+                Ok(Box::new(ExactRun::new(Arc::clone(exact), part, seeds)?))
+            }
+            _ => Err(Error::OutOfRange {
+                what: "the part of a plan",
+                value: part.len() as f64,
+                range: "all coordinates, unless the plan is exact and bounds every coordinate by itself",
+            }),
+        }
     }
 
     /// The first row of noise, by part of the mechanism, that no release up to a step has used.

@@ -44,7 +44,7 @@ pub(super) fn read_from(
     Ok(())
 }
 
-fn place(path: &Path, header: &ByteRecord, column: &str) -> Result<usize> {
+pub(super) fn place(path: &Path, header: &ByteRecord, column: &str) -> Result<usize> {
     // A mark that some programs put in front of UTF-8.
     let bare = |name: &[u8]| name.strip_prefix(b"\xef\xbb\xbf").unwrap_or(name).trim_ascii().to_vec();
     let names: Vec<Vec<u8>> = header.iter().map(bare).collect();

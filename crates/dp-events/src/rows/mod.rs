@@ -3,8 +3,10 @@
 //! | module | reads |
 //! |---|---|
 //! | `csv` | CSV, without allocating per row |
+//! | [`blocks`] | parts of a CSV file, apart from each other |
 //! | `parquet` | Parquet, with the feature of that name |
 
+pub mod blocks;
 mod csv;
 #[cfg(feature = "parquet")]
 mod parquet;
@@ -15,9 +17,9 @@ use crate::error::{Error, Result};
 use crate::spec::Spec;
 
 /// One row: where it is, and the fields that are used.
-pub(crate) struct Row<'a> {
+pub struct Row<'a> {
     /// The line on which it begins, or its number where a file has no lines.
-    pub(crate) line: u64,
+    pub line: u64,
     fields: Fields<'a>,
 }
 
@@ -25,13 +27,18 @@ enum Fields<'a> {
     /// A record of CSV and where the columns stand in it.
     Record { record: &'a ::csv::ByteRecord, places: &'a [usize] },
     /// The columns themselves.
-    #[cfg_attr(not(feature = "parquet"), allow(dead_code))]
     Texts(&'a [Option<&'a [u8]>]),
 }
 
-impl Row<'_> {
+impl<'a> Row<'a> {
+    /// A row from elsewhere than a file: its number, and its fields in the order of [`Spec::columns`], nothing for one that is
+    /// absent.
+    pub fn new(line: u64, fields: &'a [Option<&'a [u8]>]) -> Self {
+        Self { line, fields: Fields::Texts(fields) }
+    }
+
     /// The field of a column, counted in the order in which columns were asked for; nothing if the row does not have it.
-    pub(crate) fn field(&self, column: usize) -> Option<&[u8]> {
+    pub fn field(&self, column: usize) -> Option<&[u8]> {
         match self.fields {
             Fields::Record { record, places } => record.get(*places.get(column)?),
             Fields::Texts(texts) => *texts.get(column)?,
@@ -41,16 +48,18 @@ impl Row<'_> {
 
 /// An input file and the name under which a state remembers it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct InputFile {
-    pub(crate) path: PathBuf,
-    pub(crate) name: String,
+pub struct InputFile {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// Its name in the description, with the name inside the folder where a folder is named.
+    pub name: String,
 }
 
 /// The files of a description, folders opened: those that end in `.csv` or `.parquet`, by name.
 ///
 /// # Errors
 /// A path that is not there, a folder that cannot be read, two files of one name.
-pub(crate) fn files(spec: &Spec) -> Result<Vec<InputFile>> {
+pub fn files(spec: &Spec) -> Result<Vec<InputFile>> {
     let mut found: Vec<InputFile> = Vec::new();
     for written in &spec.input.files {
         let path = spec.resolve(written);
@@ -93,6 +102,25 @@ fn is_parquet(path: &Path) -> bool {
     has_ending(path, "parquet")
 }
 
+/// The length of a file in bytes.
+///
+/// # Errors
+/// A file that cannot be read.
+pub fn length(path: &Path) -> Result<u64> {
+    std::fs::metadata(path).map(|file| file.len()).map_err(|error| Error::file(path, error))
+}
+
+/// Where the rows of a file end that had a length before it was read: there, if it is text and has not changed since; 0 otherwise.
+pub(crate) fn end(path: &Path, before: u64) -> u64 {
+    let same = length(path).is_ok_and(|after| after == before);
+    if same && is_in_blocks(path) { before } else { 0 }
+}
+
+/// Whether a file can be read in blocks: CSV, but not Parquet.
+pub fn is_in_blocks(path: &Path) -> bool {
+    !is_parquet(path)
+}
+
 /// Hands every row of a file to `each`, with the fields of the columns in their order.
 ///
 /// # Complexity
@@ -100,11 +128,7 @@ fn is_parquet(path: &Path) -> bool {
 ///
 /// # Errors
 /// A file that cannot be read, a column that it does not have, or what `each` returns.
-pub(crate) fn read(
-    path: &Path,
-    columns: &[String],
-    each: &mut dyn FnMut(&Row<'_>) -> Result<()>,
-) -> Result<()> {
+pub fn read(path: &Path, columns: &[String], each: &mut dyn FnMut(&Row<'_>) -> Result<()>) -> Result<()> {
     if is_parquet(path) {
         #[cfg(feature = "parquet")]
         return parquet::read(path, columns, each);
@@ -118,7 +142,7 @@ pub(crate) fn read(
 ///
 /// # Errors
 /// A file that cannot be read, or a column that it does not have.
-pub(crate) fn check_columns(path: &Path, columns: &[String]) -> Result<()> {
+pub fn check_columns(path: &Path, columns: &[String]) -> Result<()> {
     // An error that stands for "enough": the first row ends the reading.
     let mut enough = false;
     let read = read(path, columns, &mut |_| {

@@ -8,7 +8,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use parquet::schema::types::Type;
 
-use super::{Fields, Row};
+use super::Row;
 use crate::error::{Error, Mistake, Result};
 
 pub(super) fn read(
@@ -50,7 +50,7 @@ pub(super) fn read(
         }
         let fields: Vec<Option<&[u8]>> =
             places.iter().map(|place| present[*place].then_some(texts[*place].as_slice())).collect();
-        each(&Row { line, fields: Fields::Texts(&fields) })?;
+        each(&Row::new(line, &fields))?;
     }
     Ok(())
 }

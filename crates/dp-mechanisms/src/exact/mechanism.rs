@@ -1,5 +1,6 @@
 //! An exact plan at work: measure in integers, add integer noise, decode.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use zeroize::Zeroize;
@@ -21,6 +22,8 @@ use crate::snapshot::Payload;
 /// sample of exact noise per measurement. Memory: the horizon times the dimension. Nothing is allocated per step.
 pub(crate) struct ExactRun {
     plan: Arc<ExactPlan>,
+    /// The number of coordinates that are measured here.
+    dimension: usize,
     measure: Measure,
     noise: IntegerNoise,
     decoder: Decoder,
@@ -31,18 +34,19 @@ pub(crate) struct ExactRun {
 }
 
 impl ExactRun {
-    pub(crate) fn new(plan: Arc<ExactPlan>, seeds: Seeds) -> Result<Self> {
-        let dimension = plan.dimension();
+    /// The coordinates `part` of the plan: no coordinate knows of another, so they are measured as if all were.
+    pub(crate) fn new(plan: Arc<ExactPlan>, part: Range<usize>, seeds: Seeds) -> Result<Self> {
+        let dimension = part.len();
         let measure = Measure::new(plan.shared_strategy(), dimension, plan.lattice().magnitude());
         let decoder = Decoder::new(plan.shared_strategy(), dimension, measure.most_rows())?;
-        let noise = IntegerNoise::new(seeds, dimension, plan.sampler());
+        let noise = IntegerNoise::new(seeds, plan.dimension(), part, plan.sampler());
         let measured = vec![0; measure.most_rows() * dimension];
-        Ok(Self { plan, measure, noise, decoder, units: vec![0; dimension], measured })
+        Ok(Self { plan, dimension, measure, noise, decoder, units: vec![0; dimension], measured })
     }
 
     /// One step with the input in `units`.
     fn measure_units(&mut self, output: &mut [f64]) -> Result<()> {
-        let dimension = self.plan.dimension();
+        let dimension = self.dimension;
         let (first, rows) = self.measure.next_rows();
         let measured = &mut self.measured[..rows * dimension];
         self.measure.push(&self.units, measured);
@@ -67,7 +71,7 @@ impl Run for ExactRun {
     }
 
     fn restore(&mut self, step: usize, saved: &Payload) -> Result<()> {
-        let dimension = self.plan.dimension();
+        let dimension = self.dimension;
         let Payload::Inputs(inputs) = saved else { return Err(unfit("another kind of contents")) };
         if Some(inputs.len()) != step.checked_mul(dimension) {
             return Err(unfit("another number of inputs"));
@@ -83,7 +87,7 @@ impl Run for ExactRun {
 
     /// The last measurements in f64: as public as the release.
     fn witness(&self) -> Vec<f64> {
-        self.measured[..self.plan.dimension()].iter().map(|value| *value as f64).collect()
+        self.measured[..self.dimension].iter().map(|value| *value as f64).collect()
     }
 
     #[cfg(test)]
@@ -92,7 +96,7 @@ impl Run for ExactRun {
             0 => 0,
             _ => self.measure.latest_rows(),
         };
-        &self.measured[..rows * self.plan.dimension()]
+        &self.measured[..rows * self.dimension]
     }
 }
 

@@ -1,5 +1,7 @@
 //! Exact integer noise, addressable by row: a pure function of seed, row and coordinate.
 
+use std::ops::Range;
+
 use rand::CryptoRng;
 use zeroize::Zeroize;
 
@@ -27,28 +29,37 @@ impl Sampler {
 /// A saved state holds the seed and not the noise; asking for the same row again gives the same row.
 pub(super) struct IntegerNoise {
     tiles: Tiles,
+    /// The coordinates that are asked for.
+    part: Range<usize>,
     sampler: Sampler,
     cache: Vec<i128>,
     cached: Option<(usize, usize)>,
 }
 
 impl IntegerNoise {
-    pub(super) fn new(seeds: impl Into<Seeds>, dimension: usize, sampler: Sampler) -> Self {
+    /// The coordinates `part` of the noise of vectors of a dimension.
+    pub(super) fn new(
+        seeds: impl Into<Seeds>,
+        dimension: usize,
+        part: Range<usize>,
+        sampler: Sampler,
+    ) -> Self {
         let tiles = Tiles::new(seeds, dimension);
-        let cache = vec![0; tiles.rows * dimension];
-        Self { tiles, sampler, cache, cached: None }
+        let cache = vec![0; tiles.rows * part.len()];
+        Self { tiles, part, sampler, cache, cached: None }
     }
 
-    /// Adds a row of noise.
+    /// Adds a row of noise to the coordinates of the part.
     pub(super) fn add_row(&mut self, row: usize, sums: &mut [i128]) {
         let (tile, row) = (self.tiles.of(row), row % self.tiles.rows);
         if self.cached != Some(tile) {
             let sampler = &self.sampler;
-            self.tiles.fill(tile, &mut self.cache, |generator| sampler.sample(generator));
+            let draw = |generator: &mut _| sampler.sample(generator);
+            self.tiles.fill_part(tile, &self.part, &mut self.cache, draw);
             self.cached = Some(tile);
         }
-        let start = row * self.tiles.dimension;
-        for (sum, noise) in sums.iter_mut().zip(&self.cache[start..start + self.tiles.dimension]) {
+        let start = row * self.part.len();
+        for (sum, noise) in sums.iter_mut().zip(&self.cache[start..start + self.part.len()]) {
             *sum += noise;
         }
     }

@@ -131,6 +131,40 @@ impl Tiles {
     }
 }
 
+impl Tiles {
+    /// The same for a range of coordinates, row-major over the range: exactly what [`Self::fill`] writes there. Of a tile that the
+    /// range covers in part, what stands before is drawn and dropped.
+    pub(crate) fn fill_part<T>(
+        &self,
+        tile: (usize, usize),
+        part: &Range<usize>,
+        out: &mut [T],
+        mut draw: impl FnMut(&mut ChaCha20Rng) -> T,
+    ) {
+        if *part == (0..self.dimension) {
+            return self.fill(tile, out, draw);
+        }
+        let mut start = part.start;
+        while start < part.end {
+            let tile_column = start / self.columns;
+            let covered = self.coordinates(tile_column);
+            let end = covered.end.min(part.end);
+            // Nothing follows in a tile of one row.
+            let drawn = if self.rows == 1 { covered.start..end } else { covered.clone() };
+            let mut generator = self.generator(tile, tile_column);
+            for row in out.chunks_exact_mut(part.len()) {
+                for coordinate in drawn.clone() {
+                    let value = draw(&mut generator);
+                    if (start..end).contains(&coordinate) {
+                        row[coordinate - part.start] = value;
+                    }
+                }
+            }
+            start = covered.end;
+        }
+    }
+}
+
 impl GaussianSource {
     /// Noise for vectors of the given dimension.
     pub fn new(seed: Seed, dimension: usize) -> Self {

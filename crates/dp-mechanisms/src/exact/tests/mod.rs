@@ -88,7 +88,12 @@ fn matrix(strategy: &IntegerStrategy) -> Vec<Vec<BigInt>> {
 /// A mechanism whose noise is subtracted again leaves C̃x, which must be that of big integers.
 fn measured_without_noise(plan: &ExactPlan, inputs: &[Vec<i64>]) -> Vec<Vec<BigInt>> {
     let mut mechanism = live(plan.clone(), Seed::reproducible(5));
-    let mut noise = noise::IntegerNoise::new(Seed::reproducible(5), plan.dimension(), plan.sampler());
+    let mut noise = noise::IntegerNoise::new(
+        Seed::reproducible(5),
+        plan.dimension(),
+        0..plan.dimension(),
+        plan.sampler(),
+    );
     let mut output = vec![0.0; plan.dimension()];
     let mut rows = Vec::new();
     for input in inputs {
