@@ -27,7 +27,7 @@ use crate::spec::Identity;
 use crate::statistics::Number;
 
 const MAGIC: &[u8; 8] = b"DPEVENTS";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const NONCE: usize = 24;
 const TAG: usize = 16;
 /// No state is smaller than this, so that a dashboard with few people looks like any other.
