@@ -43,10 +43,14 @@ fn values(output: &Output) -> Vec<f64> {
 #[test]
 fn functions_and_cuts_come_out_right() {
     let directory = tempfile::tempdir().unwrap();
-    let cases: [(&[&str], &[f64]); 6] = [
+    let cases: [(&[&str], &[f64]); 9] = [
         (&["edges"], &[1.0, 3.0, 3.0, 5.0]),
         (&["forest"], &[0.5, 0.75, 0.75, 1.25]),
         (&["triangles"], &[0.0, 1.0, 1.0, 2.0]),
+        // The changes of the last two steps, and changes of which half is left after each step.
+        (&["edges", "--workload", "window:2"], &[1.0, 3.0, 2.0, 2.0]),
+        (&["forest", "--workload", "window:2"], &[0.5, 0.75, 0.25, 0.5]),
+        (&["cuts", "--cut", "0:1,2", "--workload", "exp:2"], &[0.5, 1.25, 0.625, 0.3125]),
         (&["stars", "--leaves", "3"], &[0.0, 0.0, 0.0, 2.0]),
         (&["high-degree", "--threshold", "2"], &[0.0, 3.0, 3.0, 4.0]),
         (&["cuts", "--cut", "0:1,2", "--cut", "3:"], &[0.5, 0.0, 1.5, 0.0, 1.5, 0.0, 1.5, 1.25]),
@@ -63,6 +67,8 @@ fn functions_and_cuts_come_out_right() {
         [2, 2, 0, 1, 0, 3, 1, 0, 3, 0, 0, 4]
     );
     assert_eq!(values(&graph(directory.path(), ROWS, &["weights"])).len(), 4 * 6);
+    let refused = graph(directory.path(), ROWS, &["degrees", "--workload", "window:2"]);
+    assert_eq!(refused.status.code(), Some(2));
 }
 
 #[test]

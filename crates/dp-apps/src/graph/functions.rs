@@ -1,10 +1,12 @@
 //! Functions of a growing graph, released through their difference sequence.
 //!
 //! Of a function `f` the steps `f_t - f_{t-1}` go into the mechanism, whose prefix sums are `f` again. If one edge
-//! changes the difference sequence `d` by at most Γ in **ℓ1**, then for every strategy C
+//! adds at most Γ⁺ to the difference sequence `d` and takes at most Γ⁻ from it, both in **ℓ1**, then for every strategy C
+//! whose columns have non-negative inner products
 //!
-//! `‖C d‖ ≤ Σ_t |d_t| ‖C[:,t]‖ ≤ Γ·Δ_1`.
+//! `‖C d‖² = ‖C d⁺‖² + ‖C d⁻‖² - 2⟨C d⁺, C d⁻⟩ ≤ ((Γ⁺)² + (Γ⁻)²)·Δ_1²`,
 //!
+//! by the triangle inequality for each sign. For any other strategy `‖C d‖ ≤ (Γ⁺ + Γ⁻)·Δ_1` is all there is, up to √2 more.
 //! A bound of d in ℓ2 would not do: changes of one sign in many steps add up.
 
 use std::collections::HashSet;
@@ -14,6 +16,7 @@ use dp_mechanisms::{Footprint, Participation, Relation};
 
 use super::forest::SpanningForest;
 use super::pairs::{EdgeUpdate, MOST_VERTICES, VertexPairs};
+use crate::counts::root_up;
 use crate::error::{Error, Result, check_length};
 
 /// A function of a graph that only grows.
@@ -21,14 +24,14 @@ use crate::error::{Error, Result, check_length};
 /// The first insertion of a pair of vertices counts, with its weight; later ones of the same pair are ignored. What is
 /// protected is an *edge*: a pair of vertices with all its insertions.
 ///
-/// | function | Γ: the change of the difference sequence when one edge is removed (ℓ1, per coordinate) |
-/// |---|---|
-/// | edges | 1 |
-/// | minimum spanning forest, weights in [0, W] | 2W |
-/// | triangles, degrees bounded by D | 3(D-1) |
-/// | k-stars, degrees bounded by D | 4·C(D-1, k-1) |
-/// | vertices of degree at least τ | 4 |
-/// | degree histogram up to D | 4, in each of D coordinates |
+/// | function | Γ⁺, Γ⁻: what one edge adds to the difference sequence and takes from it (ℓ1, per coordinate) | Δ/Δ_1 |
+/// |---|---|---|
+/// | edges | 1, 0 | 1 |
+/// | minimum spanning forest, weights in [0, W] | W, W | √2·W |
+/// | triangles, degrees bounded by D | D-1, 2(D-1) | √5·(D-1) |
+/// | k-stars, degrees bounded by D | 2·C(D-1, k-1), the same | 2√2·C(D-1, k-1) |
+/// | vertices of degree at least τ | 2, 2 | 2√2 |
+/// | degree histogram up to D | 2, 2, in each of D coordinates | 2√2·√D |
 ///
 /// The proofs stand at [`GraphFunction::footprint`].
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -74,29 +77,30 @@ impl GraphFunction {
         }
     }
 
-    /// Γ: what one edge can change in the difference sequence of a coordinate, in ℓ1, when it is removed.
+    /// Γ⁺ and Γ⁻: what an edge adds to the difference sequence of a coordinate and what it takes from it, each in ℓ1.
     ///
     /// # Errors
     /// Parameters outside their range.
-    pub fn change_bound(&self) -> Result<f64> {
+    pub fn change_bounds(&self) -> Result<(f64, f64)> {
         match *self {
-            Self::Edges => Ok(1.0),
+            Self::Edges => Ok((1.0, 0.0)),
             Self::SpanningForest { largest_weight } => {
                 if !(largest_weight > 0.0 && largest_weight.is_finite()) {
                     let range = "a finite number above 0";
                     return Err(Error::OutOfRange { what: "largest weight", value: largest_weight, range });
                 }
-                Ok(2.0 * largest_weight)
+                Ok((largest_weight, largest_weight))
             }
             Self::Triangles { degree_bound } => {
                 at_least("degree bound", degree_bound, 2, "an integer of at least 2")?;
-                Ok(3.0 * (degree_bound - 1) as f64)
+                let triangles = (degree_bound - 1) as f64;
+                Ok((triangles, 2.0 * triangles))
             }
             Self::Stars { leaves, degree_bound } => {
                 at_least("leaves of a star", leaves, 1, "an integer of at least 1")?;
                 at_least("degree bound", degree_bound, leaves, "at least the number of leaves")?;
                 let stars = binomial(degree_bound as u128 - 1, leaves as u128 - 1);
-                stars.map(|stars| 4.0 * stars).ok_or(Error::OutOfRange {
+                stars.map(|stars| (2.0 * stars, 2.0 * stars)).ok_or(Error::OutOfRange {
                     what: "degree bound",
                     value: degree_bound as f64,
                     range: "so small that the number of stars at one vertex stays below 2^53",
@@ -104,7 +108,7 @@ impl GraphFunction {
             }
             Self::HighDegree { threshold } => {
                 at_least("degree threshold", threshold, 1, "an integer of at least 1")?;
-                Ok(4.0)
+                Ok((2.0, 2.0))
             }
             Self::DegreeHistogram { degree_bound } => {
                 let range = "an integer from 1 to 2^20, the most vertices there can be";
@@ -116,7 +120,7 @@ impl GraphFunction {
                         range,
                     });
                 }
-                Ok(4.0)
+                Ok((2.0, 2.0))
             }
         }
     }
@@ -125,39 +129,49 @@ impl GraphFunction {
     ///
     /// # Privacy
     /// Zero-out: one edge disappears. Replace: one edge, with its weight and time, becomes any other, which is a removal
-    /// and an insertion and costs 2Γ by the triangle inequality. Each coordinate s has `‖C d_s‖ ≤ Γ·Δ_1`, so all
-    /// together `Δ ≤ Γ·sqrt(dimension)·Δ_1`. Several insertions in one step only add up differences, which cannot make
-    /// an ℓ1 norm larger. It remains to bound, for the removal of e = {u, v} that arrives at t₀, the total variation of
-    /// `g_t = f(G_t) - f(G_t - e)`, which is zero before t₀.
+    /// and an insertion: each sign has at most `Γ = Γ⁺ + Γ⁻`. With columns of non-negative inner products, which the plan
+    /// checks, each coordinate s has `‖C d_s‖² ≤ ((Γ⁺)² + (Γ⁻)²)·Δ_1²`, and `2Γ²·Δ_1²` under replace; all coordinates together have
+    /// as many times that. Several insertions in one step only add up differences, which cannot make either sign larger. It
+    /// remains to bound, for the removal of e = {u, v} that arrives at t₀, how far `g_t = f(G_t) - f(G_t - e)`, which
+    /// is zero before t₀, rises and falls in all.
     ///
-    /// - **Edges.** g jumps to 1 and stays: 1.
+    /// - **Edges.** g jumps to 1 and stays: 1 and 0.
     /// - **Spanning forest.** Let b_t be the smallest possible heaviest weight of a path from u to v in `G_t - e`, infinite
     ///   without a path; it never increases. Then `g_t = w(e)` while there is no path and `g_t = min(0, w(e) - b_t)` from
-    ///   then on. With b the first finite value: g rises to w(e), falls to min(0, w(e) - b) and climbs back to at most 0,
-    ///   in all at most `w + max(w, b) + max(0, b - w) = 2 max(w, b) ≤ 2W`; with a path from the beginning it is at most
-    ///   `2 max(0, b - w) ≤ 2W`.
+    ///   then on. With b the first finite value: g rises to w(e), falls to min(0, w(e) - b) and climbs back to at most 0.
+    ///   It falls by `w + max(0, b - w) = max(w, b) ≤ W`, and rises by at most as much; with a path from the beginning it
+    ///   falls by `max(0, b - w) ≤ W` and rises by at most as much.
     /// - **Triangles.** An edge is kept if it is within the first D arrivals at both ends, *counting edges that were not
     ///   kept*. Without e one later edge moves up to the D-th place at u, and one at v, and no other place changes:
     ///   besides e at most two edges differ, f_u and f_v, kept only without e. (If kept edges were counted instead, every
     ///   difference could cause the next one, without limit.) With K the edges kept in both cases, `K + e` has at most
     ///   D-1 triangles on e, which appear at some steps, once each, and `K + f_u + f_v` has at most D-1 triangles on each
-    ///   of the two: 3(D-1).
+    ///   of the two: D-1 rises and 2(D-1) falls.
     /// - **Stars.** Only the degrees a_t of u and v change, by one, from t₀ on. At u, `g_t = C(min(a,D),k) - C(min(a-1,D),k)`
-    ///   is C(a-1, k-1), which grows with a, until a exceeds D, and 0 from then on: variation 2·C(D-1, k-1), and the same
-    ///   at v.
-    /// - **High degree, degree histogram.** With a at least j, `g_t` is 1 while a = j and 0 while a > j: variation 2 for u
-    ///   and 2 for v, in each coordinate.
+    ///   is C(a-1, k-1), which grows with a, until a exceeds D, and 0 from then on: it rises by C(D-1, k-1) and falls by
+    ///   as much, and the same at v.
+    /// - **High degree, degree histogram.** With a at least j, `g_t` is 1 while a = j and 0 while a > j: one up and one down
+    ///   for u and for v, in each coordinate.
     ///
     /// # Errors
     /// Parameters outside their range.
     pub fn footprint(&self, relation: Relation) -> Result<Footprint> {
-        let removal = self.change_bound()? * (self.dimension() as f64).sqrt().next_up();
-        let weight = match relation {
-            Relation::ZeroOut => removal.next_up(),
-            Relation::Replace => 2.0 * removal.next_up(),
+        let (added, taken) = self.change_bounds()?;
+        let (added, taken) = match relation {
+            Relation::ZeroOut => (added, taken),
+            Relation::Replace => ((added + taken).next_up(), (added + taken).next_up()),
         };
-        let term = Term { weight, participation: Participation::Single };
-        Ok(Footprint::encoded(vec![term], relation)?)
+        let footprint = |squared: f64| -> Result<Footprint> {
+            let weight = root_up((self.dimension() as f64 * squared).next_up());
+            let term = Term { weight, participation: Participation::Single };
+            Ok(Footprint::encoded(vec![term], relation)?)
+        };
+        if taken == 0.0 {
+            // Changes of one sign need no sign of the columns.
+            return footprint((added * added).next_up());
+        }
+        let squared = (added * added).next_up() + (taken * taken).next_up();
+        Ok(footprint(squared.next_up())?.needing_non_negative_columns())
     }
 
     /// Starts with a graph of so many vertices and no edge.
@@ -166,7 +180,7 @@ impl GraphFunction {
     /// Parameters outside their range, fewer than 2 vertices, or more than 2^20.
     pub fn start(&self, vertices: usize) -> Result<FunctionStream> {
         let pairs = VertexPairs::new(vertices)?;
-        self.change_bound()?;
+        self.change_bounds()?;
         let state = match *self {
             Self::Edges => State::Edges,
             Self::SpanningForest { .. } => State::Forest(SpanningForest::new(vertices)?),

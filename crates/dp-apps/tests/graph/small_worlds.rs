@@ -36,13 +36,15 @@ pub(crate) fn squared_change(gram: &Array2<f64>, a: &[Vec<f64>], b: &[Vec<f64>])
 pub(crate) struct Worst {
     grams: Vec<Array2<f64>>,
     pub(crate) squared: Vec<f64>,
-    pub(crate) l1: f64,
+    /// The most that a coordinate gains in all steps together when `a` becomes `b`, and the most that it loses.
+    pub(crate) gained: f64,
+    pub(crate) lost: f64,
 }
 
 impl Worst {
     pub(crate) fn new(steps: usize) -> Self {
         let grams: Vec<_> = STRATEGIES.iter().map(|name| gram(name, steps)).collect();
-        Self { squared: vec![0.0; grams.len()], grams, l1: 0.0 }
+        Self { squared: vec![0.0; grams.len()], grams, gained: 0.0, lost: 0.0 }
     }
 
     pub(crate) fn look_at(&mut self, a: &[Vec<f64>], b: &[Vec<f64>]) {
@@ -53,8 +55,11 @@ impl Worst {
             *worst = worst.max(squared_change(gram, a, b));
         }
         for s in 0..a[0].len() {
-            let l1: f64 = a.iter().zip(b).map(|(at, bt)| (at[s] - bt[s]).abs()).sum();
-            self.l1 = self.l1.max(l1);
+            let gained = |from: &[Vec<f64>], to: &[Vec<f64>]| -> f64 {
+                from.iter().zip(to).map(|(from, to)| (to[s] - from[s]).max(0.0)).sum()
+            };
+            self.gained = self.gained.max(gained(a, b));
+            self.lost = self.lost.max(gained(b, a));
         }
     }
 

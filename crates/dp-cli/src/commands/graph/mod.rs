@@ -69,6 +69,10 @@ pub(crate) struct Graph {
     /// The degree from which a vertex counts, for high-degree
     #[arg(long, default_value = "10")]
     threshold: usize,
+    /// What of the graph's changes is summed: count (all of them: the graph as it is now), window:W (those of the last W
+    /// steps), exp:A or poly:C (older ones fade)
+    #[arg(long, default_value = "count")]
+    workload: String,
     /// A name that `dp plan` lists, or auto for the best
     #[arg(long, default_value = "auto")]
     strategy: String,
@@ -131,6 +135,9 @@ impl Graph {
         }
         let mut files = Files::default();
         files.reads("--input", input);
+        if let Some(weights) = self.workload.strip_prefix("weights:") {
+            files.reads("--workload", Path::new(weights));
+        }
         self.output.check(files)?;
         let mut encoder = self.encoder(release, vertices)?;
         let plan = self.plan(&encoder, relation, steps)?;
@@ -228,16 +235,20 @@ impl Graph {
     }
 
     fn plan(&self, encoder: &Encoder, relation: Relation, steps: usize) -> Result<Plan> {
-        let (count, single, dimension) = (Workload::count(), Participation::Single, encoder.dimension());
+        let (single, dimension) = (Participation::Single, encoder.dimension());
+        let workload = arguments::workload(&self.workload)?;
+        if workload != Workload::count() && self.release == Some(What::Degrees) {
+            return Err(Usage::error("a degree histogram is that of the whole graph: leave --workload at count"));
+        }
         let footprint = encoder.footprint(relation)?.of_dimension(dimension).map_err(Usage::error)?;
         if self.idealized {
             let budget = self.noise.budget.required()?;
-            let strategy = arguments::strategy(&self.strategy, &count, steps, single)?;
+            let strategy = arguments::strategy(&self.strategy, &workload, steps, single)?;
             arguments::check_memory(strategy.as_ref(), dimension, 0)?;
             return Plan::new(strategy, footprint, budget).context("this combination cannot be calibrated");
         }
         let budget = self.noise.budget.exact()?;
-        let strategy = arguments::exact_strategy(&self.strategy, &count, steps, single, budget)?;
+        let strategy = arguments::exact_strategy(&self.strategy, &workload, steps, single, budget)?;
         // An exact measurement keeps its inputs.
         arguments::check_memory(strategy.as_ref(), dimension, steps)?;
         Plan::exact(&strategy, footprint, budget, encoder.grid()).map_err(Usage::error)
