@@ -12,8 +12,11 @@
 //!
 //! The trapezoidal rule in `ln t` converges geometrically, and the diagonal of each inverse takes one sweep in each
 //! direction: `bidiagonal` where A⁻¹ has one diagonal below its own, `second_order` where it has two.
+//!
+//! Weights of one parameter are nearly as good over long horizons, and need not be written out: `long`.
 
 mod bidiagonal;
+mod long;
 mod second_order;
 
 use dp_linalg::minimize::{self, Options};
@@ -22,6 +25,7 @@ use rayon::prelude::*;
 use crate::error::{Result, check_count, check_positive};
 use crate::workload::{Kind, Workload};
 use bidiagonal::Bidiagonal;
+pub use long::long_bound;
 use second_order::SecondOrder;
 
 /// A lower bound on E2 and the column weights that prove it.

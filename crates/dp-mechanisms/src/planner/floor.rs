@@ -8,9 +8,16 @@ use crate::certificate;
 use crate::error::Result;
 use crate::problem::{Metric, Problem};
 use crate::strategy::{Strategy, optimal};
+use crate::workload::Kind;
 
 /// Up to this many steps the bound is sharpened by one dense dual certificate.
 const CERTIFICATE_LIMIT: usize = 1024;
+
+/// Above this many steps bounds come from weights in closed form where there are such.
+const LONG: usize = 1 << 13;
+
+/// The steps of a long average in which nearly all of its error is.
+const PREFIX: usize = 1 << 18;
 
 impl Bounds {
     fn new(mean: &LowerBound, max: &LowerBound) -> Self {
@@ -43,11 +50,18 @@ pub(crate) fn lower_bounds(problem: &Problem, found: &[(Evaluation, Arc<dyn Stra
             Metric::Max => max = max.or(bound),
         }
     }
-    let banded = if steps <= certificate::practical_limit(workload) {
-        certificate::banded_bound(workload, steps)?
-    } else {
-        None
+    let limit = certificate::practical_limit(workload);
+    let long = |metric| -> Result<Option<LowerBound>> {
+        let value = if steps > LONG { certificate::long_bound(workload, steps, metric)? } else { None };
+        Ok(value.map(|value| LowerBound { value, kind: "dual certificate" }))
     };
+    let long_mean = long(Metric::Mse)?;
+    // For the count, weights in closed form are better than stretched ones; of several participations they say nothing.
+    let closed = long_mean.is_some() && *workload.kind() == Kind::Count && problem.times() <= 1;
+    if let Some(bound) = long_mean {
+        mean = mean.or(bound);
+    }
+    let banded = if !closed && steps <= limit { certificate::banded_bound(workload, steps)? } else { None };
     // Certificates are proved by column weights, from which follows what several participations add.
     let raised = |value: f64, weights: &[f64]| LowerBound {
         value: value * bounds::participation_factor(weights, participation),
@@ -60,11 +74,23 @@ pub(crate) fn lower_bounds(problem: &Problem, found: &[(Evaluation, Arc<dyn Stra
         let matrix = workload.materialize(steps)?;
         mean = mean.or(raised(bounds::dual_certificate(matrix.view(), &weights)?, &weights));
     }
-    if problem.metric() == Metric::Max
-        && steps <= certificate::practical_limit(workload)
-        && let Some(value) = certificate::banded_max_bound(workload, steps)?
-    {
-        max = max.or(LowerBound { value, kind: "dual certificate" });
+    if steps > limit && *workload.kind() == Kind::Average {
+        // The sum of the errors of some steps is not larger than that of all.
+        if let Some(bound) = certificate::banded_bound(workload, PREFIX)? {
+            let value = bound.lower_bound * (PREFIX as f64 / steps as f64);
+            mean = mean.or(LowerBound { value, kind: "dual certificate of a prefix" });
+        }
+    }
+    if problem.metric() == Metric::Max {
+        if let Some(bound) = long(Metric::Max)? {
+            max = max.or(bound);
+        }
+        if !closed
+            && steps <= limit
+            && let Some(value) = certificate::banded_max_bound(workload, steps)?
+        {
+            max = max.or(LowerBound { value, kind: "dual certificate" });
+        }
     }
     // The Schatten bound is the certificate of equal weights.
     let schatten = closed_form;

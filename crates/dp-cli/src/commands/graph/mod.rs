@@ -238,7 +238,9 @@ impl Graph {
         let (single, dimension) = (Participation::Single, encoder.dimension());
         let workload = arguments::workload(&self.workload)?;
         if workload != Workload::count() && self.release == Some(What::Degrees) {
-            return Err(Usage::error("a degree histogram is that of the whole graph: leave --workload at count"));
+            return Err(Usage::error(
+                "a degree histogram is that of the whole graph: leave --workload at count",
+            ));
         }
         let footprint = encoder.footprint(relation)?.of_dimension(dimension).map_err(Usage::error)?;
         if self.idealized {
