@@ -35,7 +35,7 @@ impl fmt::Display for Usage {
 impl std::error::Error for Usage {}
 
 /// The largest ε: twice its exponential is still a number.
-const LARGEST_EPSILON: f64 = 700.0;
+pub(crate) const LARGEST_EPSILON: f64 = 700.0;
 
 /// The privacy budget for all releases together.
 #[derive(Args, Clone, Copy)]

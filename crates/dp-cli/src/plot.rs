@@ -15,16 +15,12 @@ pub(crate) const BLUE: RGBColor = RGBColor(0, 90, 181);
 /// See [`BLUE`].
 pub(crate) const ORANGE: RGBColor = RGBColor(220, 90, 0);
 /// See [`BLUE`].
+pub(crate) const GREEN: RGBColor = RGBColor(34, 136, 51);
+/// See [`BLUE`].
 pub(crate) const DARK: RGBColor = RGBColor(40, 40, 40);
 /// Colours for several series side by side, told apart also by their lightness.
-const SERIES: [RGBColor; 6] = [
-    RGBColor(136, 136, 136),
-    RGBColor(204, 187, 68),
-    ORANGE,
-    RGBColor(34, 136, 51),
-    RGBColor(102, 204, 238),
-    BLUE,
-];
+const SERIES: [RGBColor; 6] =
+    [RGBColor(136, 136, 136), RGBColor(204, 187, 68), ORANGE, GREEN, RGBColor(102, 204, 238), BLUE];
 
 /// A curve, and a band with a lower and an upper edge at every point unless `band` is empty.
 pub(crate) struct Curve {

@@ -18,6 +18,26 @@ pub(crate) fn budget(spec: &Spec) -> String {
     }
 }
 
+/// The program that makes the promise.
+pub(crate) const PROGRAM: &str = concat!("dp ", env!("CARGO_PKG_VERSION"));
+
+/// The δ at which a budget that has none is said as an ε.
+const USUAL_DELTA: f64 = 1e-6;
+
+/// What "almost the same" means: `P(S) ≤ e^ε P'(S) + δ` for every event S, in words.
+pub(crate) fn odds(spec: &Spec, header: &Header) -> Option<String> {
+    let (epsilon, delta) = match spec.privacy.budget {
+        Promise::Approximate { epsilon, delta } => (epsilon, delta),
+        Promise::ZeroConcentrated { .. } => (epsilon_of(&header.ledger, USUAL_DELTA).ok()?, USUAL_DELTA),
+    };
+    // Rounded up, as a promise must be.
+    let factor = (epsilon.exp() * 1000.0).ceil() / 1000.0;
+    Some(format!(
+        "Almost the same means: whatever somebody could conclude from all of it, the chance of that conclusion is at most \
+         {factor} times what it would be then, plus {delta} (e^ε and δ of differential privacy)."
+    ))
+}
+
 /// What is protected, in one sentence.
 pub(crate) fn protection(spec: &Spec) -> String {
     let change = match spec.privacy.relation {
@@ -137,11 +157,11 @@ pub(crate) fn document(spec: &Spec, planned: &[Planned], header: &Header) -> Str
     let rho = total_rho(&header.ledger);
     let _ = writeln!(text, "| **all together** | | | | | {rho:.6} | {:.6} |", (2.0 * rho).sqrt());
     if let Promise::ZeroConcentrated { .. } = spec.privacy.budget
-        && let Ok(epsilon) = epsilon_of(&header.ledger, 1e-6)
+        && let Ok(epsilon) = epsilon_of(&header.ledger, USUAL_DELTA)
     {
         let _ = writeln!(
             text,
-            "\nThis is (ε, δ)-differential privacy for ε = {epsilon:.4} at δ = 1e-6, and for other pairs."
+            "\nThis is (ε, δ)-differential privacy for ε = {epsilon:.4} at δ = {USUAL_DELTA:e}, and for other pairs."
         );
     }
     text.push_str(
@@ -154,6 +174,6 @@ pub(crate) fn document(spec: &Spec, planned: &[Planned], header: &Header) -> Str
             "A sum within one step and key counts as at most {LARGEST_CELL} units of its resolution."
         );
     }
-    let _ = writeln!(text, "\nMade by dp {}.", env!("CARGO_PKG_VERSION"));
+    let _ = writeln!(text, "\nMade by {PROGRAM}.");
     text
 }

@@ -63,6 +63,8 @@ pub struct Spec {
     pub late: Late,
     /// What is published.
     pub releases: Vec<Release>,
+    /// What the page is called.
+    pub title: String,
     /// Where it is published.
     pub output: PathBuf,
     /// Where the sealed state lies.

@@ -58,15 +58,20 @@ fn whole<'a>(table: &'a DeTable<'a>, path: &Path, mistakes: &'a Mistakes<'a>) ->
         let folder = table.required("folder", "the folder for everything that is published");
         let folder = folder.and_then(|field| field.text()).map(PathBuf::from);
         let state = table.optional("state").map(|field| field.text());
+        let title = table.optional("title").map(|field| field.text());
         table.finish();
         let state = match state {
             Some(state) => PathBuf::from(state?),
             None => path.file_stem().map(PathBuf::from)?.with_extension("state"),
         };
-        Some((resolve(path, &folder?), resolve(path, &state)))
+        let title = match title {
+            Some(title) => title?,
+            None => title_of(path),
+        };
+        Some((title, resolve(path, &folder?), resolve(path, &state)))
     });
     root.finish();
-    let ((calendar, late), (output, state)) = (steps?, output?);
+    let ((calendar, late), (title, output, state)) = (steps?, output?);
     if output == state {
         return root.wrong(
             "`output.folder` and `output.state` are the same folder; the state must not be published",
@@ -80,9 +85,18 @@ fn whole<'a>(table: &'a DeTable<'a>, path: &Path, mistakes: &'a Mistakes<'a>) ->
         calendar,
         late,
         releases: releases?,
+        title,
         output,
         state,
     })
+}
+
+/// What the page is called where nobody says: the name of the description, as words.
+fn title_of(path: &Path) -> String {
+    let name =
+        path.file_stem().map(|name| name.to_string_lossy().replace(['-', '_'], " ")).unwrap_or_default();
+    let mut letters = name.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
 fn privacy(table: &Table<'_>) -> (Option<Privacy>, Option<Protects>) {
