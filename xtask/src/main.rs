@@ -19,7 +19,7 @@ cargo xtask <task>
 
 Development tasks:
   test [--no-install]   everything that must hold before a change is merged: formatting, tidy, lints, unit,
-                        integration and documentation tests, the packages, rustdoc, the report in a browser, and
+                        integration and documentation tests, the packages, rustdoc, the pages in a browser, and
                         the numeric core on OpenBLAS; installs Chromium and OpenBLAS where they are missing and it
                         may, or with --no-install goes without and names what was not run
   statistical [filter]  the statistical tests alone, in release, with their output

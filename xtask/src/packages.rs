@@ -16,7 +16,7 @@ pub(crate) struct Need {
 pub(crate) const OPENBLAS: Need =
     Need { name: "OpenBLAS", package: "libopenblas-dev", present: openblas_links };
 
-/// What the report is opened in.
+/// What the report and the page of a dashboard are opened in.
 pub(crate) const CHROMIUM: Need = Need {
     name: "Chromium",
     package: "chromium",

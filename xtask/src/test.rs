@@ -60,8 +60,8 @@ const STAGES: &[Stage] = &[
     },
     Stage { name: "documentation", command: "cargo xtask doc", run: |shell, _, _| passed(cargo::doc(shell)) },
     Stage {
-        name: "report in a browser",
-        command: "cargo test --workspace --bin report browser",
+        name: "pages in a browser",
+        command: "cargo test --workspace --bin report --test browser browser",
         run: |shell, command, options| with(&CHROMIUM, shell, command, options),
     },
     Stage {
