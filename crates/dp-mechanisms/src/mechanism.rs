@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::noise::Seed;
+use crate::noise::{HashKey, Seed};
 use crate::plan::Plan;
 use crate::run::Run;
 use crate::snapshot::Snapshot;
@@ -118,6 +118,12 @@ impl Mechanism {
     /// The number of releases made so far.
     pub fn step(&self) -> usize {
         self.step
+    }
+
+    /// The secret of a keyed hash for one purpose, which follows from the first seed: the same through every resume once a step
+    /// has been released, and independent of the noise.
+    pub fn hash_key(&self, purpose: &str) -> HashKey {
+        HashKey::derive(self.seeds.seed(0), purpose)
     }
 
     /// The plan.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::accountant::sampling::CyclicPoisson;
 use crate::budget::{Budget, Kind};
 use crate::error::{Error, Result, check_count};
 use crate::exact::{ExactPlan, ExactRun};
@@ -57,6 +58,8 @@ struct Calibrated {
     sensitivity: Sensitivity,
     sigma: f64,
     rows: RowNorms,
+    /// Who is drawn when, where that is part of the guarantee.
+    sampling: Option<CyclicPoisson>,
 }
 
 /// In which arithmetic data meets noise.
@@ -124,8 +127,23 @@ impl Plan {
             });
         }
         let rows = strategy.row_norms()?;
-        let form = Form::Idealized(Arc::new(Calibrated { strategy, sensitivity, sigma, rows }));
-        Ok(Self { footprint, budget, side: Side::Output, form })
+        let calibrated = Calibrated { strategy, sensitivity, sigma, rows, sampling: None };
+        Ok(Self { footprint, budget, side: Side::Output, form: Form::Idealized(Arc::new(calibrated)) })
+    }
+
+    /// What the accountant has calibrated for people who are drawn at random; see
+    /// [`SampledPlan::releases`](crate::accountant::sampling::SampledPlan::releases), which alone makes it.
+    pub(crate) fn sampled(
+        strategy: Arc<dyn Strategy>,
+        footprint: Footprint,
+        budget: Budget,
+        sensitivity: Sensitivity,
+        sigma: f64,
+        rows: RowNorms,
+        sampling: CyclicPoisson,
+    ) -> Self {
+        let calibrated = Calibrated { strategy, sensitivity, sigma, rows, sampling: Some(sampling) };
+        Self { footprint, budget, side: Side::Output, form: Form::Idealized(Arc::new(calibrated)) }
     }
 
     /// Calibrates a strategy for inputs that are multiples of `grid`, in exact integers: see [`crate::exact`].
@@ -254,6 +272,14 @@ impl Plan {
         match &self.form {
             Form::Doubling(epochs) => Horizon::Doubling(epochs.first_epoch()),
             _ => Horizon::Steps(self.steps()),
+        }
+    }
+
+    /// Who must be drawn when, where the noise relies on it; nothing where the footprint alone is enough.
+    pub fn sampling(&self) -> Option<CyclicPoisson> {
+        match &self.form {
+            Form::Idealized(calibrated) => calibrated.sampling,
+            _ => None,
         }
     }
 
@@ -397,6 +423,9 @@ impl Plan {
         for (index, term) in self.footprint.terms().iter().enumerate() {
             let name = format!("change {}", index + 1);
             identity = identity.with(&name, format_args!("{} in {}", term.weight, term.participation));
+        }
+        if let Some(sampling) = self.sampling() {
+            identity = identity.with("sampling", sampling);
         }
         match self.footprint.dimension() {
             Some(dimension) => identity.with("dimension", dimension),

@@ -6,7 +6,7 @@ use zeroize::Zeroize;
 
 use crate::error::{Error, Result};
 use crate::mechanism::Mechanism;
-use crate::noise::Seed;
+use crate::noise::{HashKey, Seed};
 use crate::plan::Plan;
 use crate::snapshot::Snapshot;
 use crate::state::StateFile;
@@ -205,6 +205,11 @@ impl Session {
     /// The number of releases that may be seen.
     pub fn step(&self) -> usize {
         self.committed.last_step
+    }
+
+    /// The secret of a keyed hash for one purpose; see [`Mechanism::hash_key`].
+    pub fn hash_key(&self, purpose: &str) -> HashKey {
+        self.mechanism.hash_key(purpose)
     }
 
     /// Whether there is a state on disk.

@@ -13,14 +13,19 @@
 //! adaptively, and the blocks compose (Choquette-Choo et al., *(Amplified) Banded Matrix Factorization*, 2023, theorem 4). One band
 //! is independent noise, as in DP-SGD; p = 1 has no amplification and is ordinary repeated participation.
 
+use std::fmt;
 use std::sync::Arc;
 
 use serde::Serialize;
 
 use super::{Bracket, check_delta, check_rate, noise_multiplier};
+use crate::budget::Budget;
 use crate::error::{Error, Result, check_count, check_positive};
-use crate::problem::Problem;
-use crate::strategy::{RowNorms, Strategy, banded, unwatched};
+use crate::plan::Plan;
+use crate::problem::{Metric, Problem};
+use crate::sensitivity::{Footprint, Participation, Relation, Sensitivity};
+use crate::strategy::toeplitz::Core;
+use crate::strategy::{Measurement, RowNorms, Strategy, banded, unwatched};
 
 /// Who may take part when: one of b groups in turn, each of its people with probability p.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -28,6 +33,17 @@ pub struct CyclicPoisson {
     groups: usize,
     rate: f64,
     steps: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    truncation: Option<Truncation>,
+}
+
+/// A buffer of fixed size: of everybody who is drawn, no more than `capacity` enter a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Truncation {
+    /// The number of people in all groups together.
+    pub people: u64,
+    /// How many of them a step has room for.
+    pub capacity: u64,
 }
 
 impl CyclicPoisson {
@@ -46,7 +62,57 @@ impl CyclicPoisson {
                 range: "at most the number of steps",
             });
         }
-        Ok(Self { groups, rate, steps })
+        Ok(Self { groups, rate, steps, truncation: None })
+    }
+
+    /// `groups` groups in turn, each at the rate at which a step draws the fraction `share` of all people.
+    ///
+    /// # Errors
+    /// As [`CyclicPoisson::new`]; more groups than steps that it takes to draw everybody once.
+    pub fn of_share(groups: usize, share: f64, steps: usize) -> Result<Self> {
+        check_rate(share)?;
+        let rate = groups as f64 * share;
+        // 1/share may be just below an integer.
+        if rate > 1.0 + 1e-12 {
+            return Err(Error::OutOfRange {
+                what: "groups",
+                value: groups as f64,
+                range: "at most as many as steps that draw everybody once on average",
+            });
+        }
+        Self::new(groups, rate.min(1.0), steps)
+    }
+
+    /// The same with batches that are truncated; plans pay for it out of their δ.
+    ///
+    /// # Privacy
+    /// Groups are drawn by a keyed hash, each person in any of them with probability 1/b, so the number drawn in a step is
+    /// binomial over all people at the rate p/b; [`CyclicPoisson::truncation_delta`] has the rest of the proof.
+    ///
+    /// # Errors
+    /// No people or no room.
+    pub fn with_truncation(mut self, truncation: Truncation) -> Result<Self> {
+        check_count("people", usize::try_from(truncation.people).unwrap_or(usize::MAX))?;
+        check_count("capacity", usize::try_from(truncation.capacity).unwrap_or(usize::MAX))?;
+        self.truncation = Some(truncation);
+        Ok(self)
+    }
+
+    /// The room of a step, where it is bounded.
+    pub fn truncation(&self) -> Option<Truncation> {
+        self.truncation
+    }
+
+    /// The number of steps.
+    pub fn steps(&self) -> usize {
+        self.steps
+    }
+
+    /// What is certain about one person without looking at the draws: in at most [`CyclicPoisson::rounds`] steps, b apart.
+    pub fn participation(&self) -> Participation {
+        // Neither number is zero.
+        Participation::repeated(self.steps.div_ceil(self.groups), self.groups)
+            .unwrap_or(Participation::Single)
     }
 
     /// The number of groups, and the most bands that a strategy may have.
@@ -78,18 +144,22 @@ impl CyclicPoisson {
         check_count("people", people as usize)?;
         check_count("capacity", capacity as usize)?;
         check_positive("epsilon", epsilon)?;
-        if capacity >= people {
-            return Ok(0.0);
+        Ok(overflow_delta(people, self.rate, capacity, self.steps, epsilon))
+    }
+
+    /// What is left of δ once truncation is paid for.
+    fn remaining_delta(&self, epsilon: f64, delta: f64) -> Result<f64> {
+        let Some(Truncation { people, capacity }) = self.truncation else { return Ok(delta) };
+        let rate = (self.rate / self.groups as f64).next_up();
+        let left = (delta - overflow_delta(people, rate, capacity, self.steps, epsilon)).next_down();
+        if left > 0.0 {
+            return Ok(left);
         }
-        let (drawn, p) = ((capacity + 1) as f64 / people as f64, self.rate);
-        if drawn <= p {
-            return Ok(1.0);
-        }
-        let rest = if drawn < 1.0 { (1.0 - drawn) * ((1.0 - drawn) / (1.0 - p)).ln() } else { 0.0 };
-        let divergence = drawn * (drawn / p).ln() + rest;
-        // Rounded up by more than the logarithms can be wrong.
-        let overflow = self.steps as f64 * (-(people as f64) * divergence * (1.0 - 1e-12)).exp();
-        Ok(((1.0 + epsilon.exp()) * overflow * (1.0 + 1e-12)).min(1.0))
+        Err(Error::OutOfRange {
+            what: "capacity",
+            value: capacity as f64,
+            range: "large enough that a step overflows with less than delta; choose a larger one",
+        })
     }
 
     /// The banded strategy with as many bands as groups that is best for a problem, and its noise.
@@ -110,9 +180,6 @@ impl CyclicPoisson {
         epsilon: f64,
         delta: f64,
     ) -> Result<SampledPlan> {
-        check_positive("contribution", contribution)?;
-        check_positive("epsilon", epsilon)?;
-        check_delta(delta)?;
         if problem.steps() != self.steps {
             return Err(Error::Dimension {
                 what: "the problem, in steps,",
@@ -120,15 +187,99 @@ impl CyclicPoisson {
                 actual: problem.steps(),
             });
         }
-        let single = problem.clone().with_participation(crate::Participation::Single);
+        let single = problem.clone().with_participation(Participation::Single);
         let strategy = banded::with_bands(&single, self.groups, &mut unwatched)?;
-        let squared = strategy.sensitivity(crate::Participation::Single)?.squared;
-        let multiplier = noise_multiplier(epsilon, delta, self.rate, self.rounds())?;
+        self.plan_with(Arc::new(strategy), contribution, epsilon, delta)
+    }
+
+    /// The noise for a strategy of one's own.
+    ///
+    /// # Privacy
+    /// As [`CyclicPoisson::plan`]. The number of bands is read off what the strategy measures.
+    ///
+    /// # Errors
+    /// As [`CyclicPoisson::plan`]; a strategy over another number of steps, with more bands than there are groups, or with bands
+    /// that cannot be counted.
+    pub fn plan_with(
+        &self,
+        strategy: Arc<dyn Strategy>,
+        contribution: f64,
+        epsilon: f64,
+        delta: f64,
+    ) -> Result<SampledPlan> {
+        check_positive("contribution", contribution)?;
+        check_positive("epsilon", epsilon)?;
+        check_delta(delta)?;
+        if strategy.steps() != self.steps {
+            return Err(Error::Dimension {
+                what: "the strategy, in steps,",
+                expected: self.steps,
+                actual: strategy.steps(),
+            });
+        }
+        let bands = bands(strategy.as_ref())?;
+        if bands > self.groups {
+            return Err(Error::OutOfRange {
+                what: "bands of the strategy",
+                value: bands as f64,
+                range: "at most the number of groups",
+            });
+        }
+        let remaining = self.remaining_delta(epsilon, delta)?;
+        let squared = strategy.sensitivity(Participation::Single)?.squared;
+        let multiplier = noise_multiplier(epsilon, remaining, self.rate, self.rounds())?;
         let scale = (contribution * squared.sqrt().next_up()).next_up();
         let sigma =
             check_positive("the noise that budget and bounds demand", (scale * multiplier.upper).next_up())?;
         let rows = strategy.row_norms()?;
-        Ok(SampledPlan { sampling: *self, strategy: Arc::new(strategy), multiplier, squared, sigma, rows })
+        let budget = Budget::approximate(epsilon, delta)?;
+        Ok(SampledPlan { sampling: *self, strategy, multiplier, squared, contribution, sigma, rows, budget })
+    }
+}
+
+impl fmt::Display for CyclicPoisson {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} groups in turn at the rate {}", self.groups, self.rate)?;
+        match self.truncation {
+            Some(Truncation { people, capacity }) => {
+                write!(formatter, ", at most {capacity} of {people} people in a step")
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// `(1 + e^ε)` times Chernoff's bound on the probability that any of so many steps draws more than `capacity` of so many people.
+fn overflow_delta(people: u64, rate: f64, capacity: u64, steps: usize, epsilon: f64) -> f64 {
+    if capacity >= people {
+        return 0.0;
+    }
+    let (drawn, p) = ((capacity + 1) as f64 / people as f64, rate);
+    if drawn <= p {
+        return 1.0;
+    }
+    let rest = if drawn < 1.0 { (1.0 - drawn) * ((1.0 - drawn) / (1.0 - p)).ln() } else { 0.0 };
+    let divergence = drawn * (drawn / p).ln() + rest;
+    // Rounded up by more than the logarithms can be wrong.
+    let overflow = steps as f64 * (-(people as f64) * divergence * (1.0 - 1e-12)).exp();
+    ((1.0 + epsilon.exp()) * overflow * (1.0 + 1e-12)).min(1.0)
+}
+
+/// One more than the largest distance between row and column of an entry of C that is not zero.
+fn bands(strategy: &dyn Strategy) -> Result<usize> {
+    match strategy.measurement()? {
+        Measurement::Toeplitz(Core::Banded(band)) | Measurement::Scaled { core: Core::Banded(band), .. } => {
+            Ok(band.len())
+        }
+        Measurement::Dense(matrix) if matrix.is_square() => {
+            let distances = matrix.indexed_iter().filter(|(_, entry)| **entry != 0.0);
+            Ok(distances.map(|((row, column), _)| row.abs_diff(column) + 1).max().unwrap_or(1))
+        }
+        _ => Err(Error::NotApplicable {
+            strategy: strategy.name(),
+            workload: strategy.workload().to_string(),
+            reason: "sampling needs a strategy with few bands: identity or banded",
+        }),
     }
 }
 
@@ -151,8 +302,10 @@ pub struct SampledPlan {
     strategy: Arc<dyn Strategy>,
     multiplier: Bracket,
     squared: f64,
+    contribution: f64,
     sigma: f64,
     rows: RowNorms,
+    budget: Budget,
 }
 
 impl SampledPlan {
@@ -190,6 +343,64 @@ impl SampledPlan {
     pub fn max_squared_error(&self) -> f64 {
         self.sigma * self.sigma * self.rows.max()
     }
+
+    /// The variance that a metric asks for.
+    pub fn error(&self, metric: Metric) -> f64 {
+        self.sigma * self.sigma * metric.of(&self.rows)
+    }
+
+    /// The plan by which a mechanism releases what is measured of the people who were drawn.
+    ///
+    /// # Privacy
+    /// The footprint says what one person changes where they take part: no more than the contribution that the noise is for, in
+    /// the steps of [`CyclicPoisson::participation`]. That they take part with the probability of the sampling, and that nobody sees
+    /// when, is up to whoever fills the steps; `dp_ftrl::batches::PoissonBatches` draws them from the mechanism's own secret.
+    ///
+    /// # Errors
+    /// A relation other than zero-out, another participation, or a contribution that is larger than planned.
+    pub fn releases(&self, footprint: Footprint) -> Result<Plan> {
+        if footprint.relation() != Relation::ZeroOut {
+            return Err(Error::NotApplicable {
+                strategy: self.strategy.name(),
+                workload: self.strategy.workload().to_string(),
+                reason: "what sampling amplifies is proved for adding or removing a person: the relation zero-out",
+            });
+        }
+        if footprint.terms().iter().any(|term| term.participation != self.sampling.participation()) {
+            return Err(Error::OutOfRange {
+                what: "participation of the footprint",
+                value: self.sampling.groups as f64,
+                range: "that of the sampling, as many steps apart as there are groups",
+            });
+        }
+        // Unit columns: what is left is the squared contribution.
+        let unit = footprint.squared_sensitivity(|_| Ok(Sensitivity { squared: 1.0, exact: true }))?;
+        // The sum of squares is rounded up, by a few units in the last place.
+        if unit.squared.sqrt() > self.contribution * (1.0 + 1e-12) {
+            return Err(Error::OutOfRange {
+                what: "contribution of one person",
+                value: unit.squared.sqrt(),
+                range: "at most that of the plan",
+            });
+        }
+        let squared = (unit.squared * self.squared).next_up();
+        // At least the planned noise, and more by what rounding of the footprint may have added.
+        let sigma = self.sigma.max((squared.sqrt().next_up() * self.multiplier.upper).next_up());
+        Ok(Plan::sampled(
+            Arc::clone(&self.strategy),
+            footprint,
+            self.budget,
+            Sensitivity { squared, exact: true },
+            sigma,
+            self.rows.clone(),
+            self.sampling,
+        ))
+    }
+}
+
+/// The plan of least error for a metric.
+pub fn best(plans: Vec<SampledPlan>, metric: Metric) -> Option<SampledPlan> {
+    plans.into_iter().min_by(|one, other| one.error(metric).total_cmp(&other.error(metric)))
 }
 
 /// Plans for 1, 2, 4, … bands, for steps that draw the fraction `share` of all people: b groups, each at the rate `b·share`. The
@@ -201,6 +412,7 @@ impl SampledPlan {
 pub fn compare_bands(
     problem: &Problem,
     share: f64,
+    truncation: Option<Truncation>,
     contribution: f64,
     epsilon: f64,
     delta: f64,
@@ -214,7 +426,8 @@ pub fn compare_bands(
     bands
         .into_iter()
         .map(|bands| {
-            let sampling = CyclicPoisson::new(bands, (bands as f64 * share).min(1.0), problem.steps())?;
+            let sampling = CyclicPoisson::of_share(bands, share, problem.steps())?;
+            let sampling = truncation.map_or(Ok(sampling), |room| sampling.with_truncation(room))?;
             sampling.plan(problem, contribution, epsilon, delta)
         })
         .collect()
@@ -226,7 +439,8 @@ const MOST_BANDS: f64 = 256.0;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Budget, Participation, Workload};
+    use crate::sensitivity::Term;
+    use crate::{Method, Workload};
 
     fn problem(steps: usize) -> Problem {
         Problem::new(Workload::count(), steps).unwrap()
@@ -270,7 +484,7 @@ mod tests {
 
     #[test]
     fn the_best_number_of_bands_lies_between_the_ends() {
-        let plans = compare_bands(&problem(512), 1.0 / 64.0, 1.0, 2.0, 1e-6).unwrap();
+        let plans = compare_bands(&problem(512), 1.0 / 64.0, None, 1.0, 2.0, 1e-6).unwrap();
         let bands: Vec<usize> = plans.iter().map(|plan| plan.sampling().groups()).collect();
         assert_eq!(bands, [1, 2, 4, 8, 16, 32, 64]);
         assert_eq!(plans[6].sampling().rate(), 1.0);
@@ -301,12 +515,82 @@ mod tests {
     }
 
     #[test]
+    fn truncated_batches_are_paid_for_out_of_delta() {
+        let sampling = CyclicPoisson::new(4, 0.04, 64).unwrap();
+        let plan = |capacity: u64, delta: f64| {
+            let room = Truncation { people: 10_000, capacity };
+            sampling.with_truncation(room).unwrap().plan(&problem(64), 1.0, 2.0, delta)
+        };
+        // A step draws 100 of 10,000 on average, with a deviation of 10: 200 is ten deviations away, 120 two of them.
+        let sigma = |plan: SampledPlan| plan.sigma();
+        let free = sampling.plan(&problem(64), 1.0, 2.0, 1e-6).unwrap();
+        assert_eq!(sigma(plan(10_000, 1e-6).unwrap()), free.sigma());
+        let wide = sigma(plan(200, 1e-6).unwrap());
+        assert!(wide >= free.sigma() && wide < free.sigma() * 1.001);
+        assert!(matches!(plan(120, 1e-6), Err(Error::OutOfRange { what: "capacity", .. })));
+        // What is left of δ is what the noise is made for.
+        let spent = CyclicPoisson::new(1, 0.01, 64).unwrap().truncation_delta(10_000, 175, 2.0).unwrap();
+        let left = sampling.plan(&problem(64), 1.0, 2.0, 1e-6 - spent).unwrap();
+        assert!(spent > 1e-9 && spent < 1e-6, "{spent}");
+        assert!((sigma(plan(175, 1e-6).unwrap()) / left.sigma() - 1.0).abs() < 1e-9);
+        for bad in [Truncation { people: 0, capacity: 1 }, Truncation { people: 1, capacity: 0 }] {
+            assert!(sampling.with_truncation(bad).is_err());
+        }
+    }
+
+    #[test]
+    fn releases_follow_the_footprint_that_was_planned() {
+        let sampling = CyclicPoisson::new(4, 0.1, 40).unwrap();
+        let planned = sampling.plan(&problem(40), 5.0, 2.0, 1e-5).unwrap();
+        let footprint = |weights: &[f64], relation, participation| {
+            let terms = weights.iter().map(|weight| Term { weight: *weight, participation }).collect();
+            Footprint::encoded(terms, relation).unwrap()
+        };
+        let (ten, zero_out) = (sampling.participation(), Relation::ZeroOut);
+        assert_eq!(ten, Participation::repeated(10, 4).unwrap());
+        let plan = planned.releases(footprint(&[3.0, 4.0], zero_out, ten)).unwrap();
+        assert!(plan.sigma() >= planned.sigma() && plan.sigma() < planned.sigma() * (1.0 + 1e-12));
+        assert_eq!((plan.sampling(), plan.steps()), (Some(sampling), 40));
+        assert!(plan.identity().to_string().contains("sampling=4 groups in turn at the rate 0.1"));
+        for bad in [
+            footprint(&[3.0, 4.1], zero_out, ten),
+            footprint(&[5.0], zero_out, Participation::Single),
+            footprint(&[5.0], zero_out, Participation::repeated(10, 3).unwrap()),
+            footprint(&[2.0], Relation::Replace, ten),
+        ] {
+            assert!(planned.releases(bad.clone()).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn strategies_of_ones_own_are_taken_if_their_bands_are_few() {
+        let sampling = CyclicPoisson::new(3, 0.1, 30).unwrap();
+        let banded = |bands| -> Arc<dyn Strategy> {
+            Arc::new(banded::with_bands(&problem(30), bands, &mut unwatched).unwrap())
+        };
+        let own = sampling.plan_with(banded(2), 1.0, 1.0, 1e-5).unwrap();
+        assert_eq!(own.sampling(), sampling);
+        let refused = |strategy| sampling.plan_with(strategy, 1.0, 1.0, 1e-5).unwrap_err();
+        assert!(
+            matches!(refused(banded(4)), Error::OutOfRange { what: "bands of the strategy", value, .. } if value == 4.0)
+        );
+        let build = |method: Method, steps| method.build(&problem(steps)).unwrap();
+        assert!(sampling.plan_with(build(Method::Identity, 30), 1.0, 1.0, 1e-5).is_ok());
+        assert!(matches!(refused(build(Method::Sqrt, 30)), Error::NotApplicable { .. }));
+        assert!(matches!(refused(build(Method::Optimal, 30)), Error::OutOfRange { .. }));
+        assert!(matches!(refused(build(Method::Identity, 31)), Error::Dimension { .. }));
+    }
+
+    #[test]
     fn bad_input_is_refused() {
+        assert!(
+            CyclicPoisson::of_share(5, 0.25, 10).is_err() && CyclicPoisson::of_share(4, 0.25, 10).is_ok()
+        );
         assert!(CyclicPoisson::new(0, 0.1, 10).is_err());
         assert!(CyclicPoisson::new(11, 0.1, 10).is_err());
         for rate in [0.0, 1.1, f64::NAN] {
             assert!(CyclicPoisson::new(2, rate, 10).is_err());
-            assert!(compare_bands(&problem(10), rate, 1.0, 1.0, 1e-5).is_err());
+            assert!(compare_bands(&problem(10), rate, None, 1.0, 1.0, 1e-5).is_err());
         }
         let sampling = CyclicPoisson::new(2, 0.1, 10).unwrap();
         assert!(matches!(sampling.plan(&problem(11), 1.0, 1.0, 1e-5), Err(Error::Dimension { .. })));

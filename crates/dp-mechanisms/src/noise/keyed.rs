@@ -76,6 +76,14 @@ impl HashKey {
         u64::from_le_bytes([a, b, c, d, e, f, g, h])
     }
 
+    /// As many numbers of 64 bits as are asked for, which follow from a message: the stream of ChaCha20 under its hash, at a nonce
+    /// that no message has as its length.
+    pub fn numbers(&self, message: &[u8]) -> impl Iterator<Item = u64> + use<> {
+        let mut generator = ChaCha20Rng::from_seed(self.child(message).0);
+        generator.set_stream(u64::MAX);
+        std::iter::repeat_with(move || generator.next_u64())
+    }
+
     fn step(&self, nonce: u64, position: u128) -> Self {
         let mut generator = ChaCha20Rng::from_seed(self.0);
         generator.set_stream(nonce);

@@ -1,7 +1,7 @@
 //! `dp plan`: which strategy is best, and how much better any other could be.
 
 mod joint;
-mod sampling;
+pub(crate) mod sampling;
 
 use std::time::Duration;
 

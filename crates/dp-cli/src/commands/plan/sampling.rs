@@ -3,7 +3,7 @@
 use anyhow::Result;
 use dp_mechanisms::accountant::sampling::{SampledPlan, compare_bands};
 use dp_mechanisms::budget::Kind;
-use dp_mechanisms::{Budget, Metric, Problem};
+use dp_mechanisms::{Budget, Problem};
 use serde_json::{Value, json};
 
 use crate::arguments::Usage;
@@ -14,11 +14,8 @@ pub(super) fn run(problem: &Problem, rate: f64, budget: &Budget, as_json: bool) 
     let Kind::Approximate { epsilon, delta } = budget.kind() else {
         return Err(Usage::error("--sampling-rate needs a budget of --epsilon and --delta"));
     };
-    let plans = compare_bands(problem, rate, 1.0, epsilon, delta).map_err(Usage::error)?;
-    let error = |plan: &SampledPlan| match problem.metric() {
-        Metric::Mse => plan.mean_squared_error(),
-        Metric::Max => plan.max_squared_error(),
-    };
+    let plans = compare_bands(problem, rate, None, 1.0, epsilon, delta).map_err(Usage::error)?;
+    let error = |plan: &SampledPlan| plan.error(problem.metric());
     let best = plans.iter().map(error).fold(f64::INFINITY, f64::min);
     let chosen = plans.iter().find(|plan| error(plan) <= best).map_or(1, |plan| plan.sampling().groups());
     if as_json {
@@ -38,16 +35,23 @@ pub(super) fn run(problem: &Problem, rate: f64, budget: &Budget, as_json: bool) 
         problem.workload(),
         problem.steps()
     ))?;
-    let headings = [
+    table(&plans).print()?;
+    output::line(&format!(
+        "\nbest: {chosen} bands, with the people in as many groups that take turns; deviations for a contribution of at most 1"
+    ))
+}
+
+/// A line for each plan.
+pub(crate) fn table(plans: &[SampledPlan]) -> Table {
+    let mut table = Table::new(&[
         "bands and groups",
         "rate in a group",
         "noise multiplier",
         "σ",
         "typical deviation",
         "largest deviation",
-    ];
-    let mut table = Table::new(&headings);
-    for plan in &plans {
+    ]);
+    for plan in plans {
         table.row(vec![
             plan.sampling().groups().to_string(),
             format!("{:.6}", plan.sampling().rate()),
@@ -57,13 +61,11 @@ pub(super) fn run(problem: &Problem, rate: f64, budget: &Budget, as_json: bool) 
             format!("{:.4}", plan.max_squared_error().sqrt()),
         ]);
     }
-    table.print()?;
-    output::line(&format!(
-        "\nbest: {chosen} bands, with the people in as many groups that take turns; deviations for a contribution of at most 1"
-    ))
+    table
 }
 
-fn row(plan: &SampledPlan) -> Value {
+/// The same for a program.
+pub(crate) fn row(plan: &SampledPlan) -> Value {
     json!({
         "bands": plan.sampling().groups(),
         "rate": plan.sampling().rate(),
