@@ -49,5 +49,7 @@ mod values;
 pub use dashboard::{Dashboard, Outcome};
 pub use error::{Error, Mistake, Result};
 pub use ledger::Ledger;
+#[cfg(feature = "parquet")]
+pub use rows::{parquet_columns, read_parquet};
 pub use spec::Spec;
 pub use state::Randomness;

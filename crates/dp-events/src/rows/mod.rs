@@ -138,6 +138,43 @@ pub fn read(path: &Path, columns: &[String], each: &mut dyn FnMut(&Row<'_>) -> R
     csv::read(path, columns, each)
 }
 
+/// The names of the columns of a Parquet file, in their order.
+///
+/// # Errors
+/// A file that cannot be read.
+#[cfg(feature = "parquet")]
+pub fn parquet_columns(path: &Path) -> Result<Vec<String>> {
+    parquet::columns(path)
+}
+
+/// Hands every row of a Parquet file to `each`, as the texts of the columns in their order; a field that is absent or has no text
+/// is empty.
+///
+/// # Errors
+/// A file that cannot be read, a field that is no UTF-8, or what `each` returns.
+#[cfg(feature = "parquet")]
+pub fn read_parquet<E: From<Error>>(
+    path: &Path,
+    columns: &[String],
+    mut each: impl FnMut(&[&str]) -> std::result::Result<(), E>,
+) -> std::result::Result<(), E> {
+    // An error of the caller's ends the reading, and is returned in the place of the reader's own.
+    let mut refused = None;
+    let outcome = parquet::read(path, columns, &mut |row| {
+        let text = |column: usize| std::str::from_utf8(row.field(column).unwrap_or_default());
+        let texts = (0..columns.len()).map(text).collect::<std::result::Result<Vec<&str>, _>>();
+        let texts = texts.map_err(|_| Error::file(path, format!("row {} is not UTF-8", row.line)))?;
+        each(&texts).map_err(|error| {
+            refused = Some(error);
+            Error::file(path, "refused")
+        })
+    });
+    match refused {
+        Some(error) => Err(error),
+        None => Ok(outcome?),
+    }
+}
+
 /// Refuses a file that does not have the columns, without reading its rows.
 ///
 /// # Errors

@@ -11,6 +11,14 @@ use parquet::schema::types::Type;
 use super::Row;
 use crate::error::{Error, Mistake, Result};
 
+/// The names of all columns, in their order.
+pub(super) fn columns(path: &Path) -> Result<Vec<String>> {
+    let file = File::open(path).map_err(|error| Error::file(path, error))?;
+    let reader = SerializedFileReader::new(file).map_err(|error| Error::file(path, error))?;
+    let schema = reader.metadata().file_metadata().schema();
+    Ok(schema.get_fields().iter().map(|field| field.name().to_owned()).collect())
+}
+
 pub(super) fn read(
     path: &Path,
     columns: &[String],
