@@ -5,3 +5,4 @@ mod covariance;
 mod learning;
 mod mistakes;
 mod privacy;
+mod sampling;

@@ -270,3 +270,125 @@ fn compares_strategies_and_draws_them() {
     assert_eq!(unknown.status.code(), Some(2));
     assert!(text(&unknown.stderr).contains("neither momentum nor count"), "{}", text(&unknown.stderr));
 }
+
+/// People who are drawn at random: what is promised lists all that it rests on, a state continues to the same model, other data
+/// is refused, and so is what cannot be promised.
+#[test]
+fn draws_people_at_random_and_says_all_that_the_guarantee_rests_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let base = ["train", "--sampling", "cyclic-poisson", "--batch", "30", "--epochs", "2"];
+    let report = json(&dp(&[&base[..], PRIVATE, &["--json"]].concat()));
+    let sampling = &report["sampling"];
+    let groups = sampling["groups"].as_u64().unwrap();
+    assert!((sampling["rate"].as_f64().unwrap() - groups as f64 / 48.0).abs() < 1e-12, "{sampling}");
+    assert_eq!((&sampling["expected_batch"], &report["steps"]), (&30.into(), &96.into()));
+    assert_eq!(sampling["bands"].as_array().unwrap().len(), 7, "1, 2, 4, …, 32 and 48 bands");
+    let guarantee = report["guarantee"].as_str().unwrap();
+    for part in
+        ["(2, 1e-5)-differentially private", "added or removed", "keyed hash", "in secret", "expected size"]
+    {
+        assert!(guarantee.contains(part), "{part}: {guarantee}");
+    }
+    assert!(report["not_protected"].to_string().contains("who was drawn"), "{report}");
+    let printed = text(&dp(&[&base[..], PRIVATE, &["--capacity", "90", "--bands", "2"]].concat()).stdout);
+    assert!(printed.contains("bands and groups") && printed.contains("room for 90 people"), "{printed}");
+
+    // Through a state: the same model as without one.
+    let (state, model, whole) = (at("state"), at("model.json"), at("whole.json"));
+    for (output, state) in [(&whole, &[][..]), (&model, &["--state", &state])] {
+        json(&dp(&[&base[..], PRIVATE, &["--json", "--output", output], state].concat()));
+    }
+    assert_eq!(fs::read(&whole).unwrap(), fs::read(&model).unwrap());
+
+    let more: &[&str] = &["--sampling", "cyclic-poisson", "--bands", "49", "--batch", "30"];
+    let cases: [(&[&str], &str); 6] = [
+        (more, "groups = 49"),
+        (&["--bands", "2"], "belong to --sampling"),
+        (&["--sampling", "cyclic-poisson", "--relation", "replace"], "leave out --relation replace"),
+        (&["--sampling", "cyclic-poisson", "--strategy", "sqrt"], "few bands"),
+        (&["--sampling", "cyclic-poisson", "--batch", "30", "--capacity", "40"], "capacity = 40"),
+        (&["--sampling", "cyclic-poisson", "--batch", "2000"], "batch size = 2000"),
+    ];
+    for (arguments, message) in cases {
+        let budget = ["train", "--epsilon", "2", "--delta", "1e-5", "--seed", "7"];
+        let output = dp(&[&budget[..], arguments].concat());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(message), "{message}: {}", text(&output.stderr));
+    }
+    let gaussian = dp(&["train", "--mu", "1", "--sampling", "cyclic-poisson", "--batch", "30"]);
+    assert!(text(&gaussian.stderr).contains("one delta at a time"), "{}", text(&gaussian.stderr));
+}
+
+/// A state belongs to its data: one changed value is another training.
+#[test]
+fn a_state_is_refused_for_other_data() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = table(directory.path());
+    let state = directory.path().join("state").to_str().unwrap().to_owned();
+    let run = || {
+        let base = ["train", "--data", &data, "--batch", "10", "--strategy", "sqrt", "--state", &state];
+        dp(&[&base[..], COLUMNS, PRIVATE].concat())
+    };
+    assert!(run().status.success() && run().status.success());
+    let rows = fs::read_to_string(&data).unwrap();
+    fs::write(&data, rows.replacen("37,", "38,", 1)).unwrap();
+    let refused = run();
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stderr).contains("other data"), "{}", text(&refused.stderr));
+    fs::write(&data, rows).unwrap();
+    assert!(run().status.success());
+}
+
+/// The same rows as CSV and as Parquet make the same model.
+#[test]
+fn learns_from_parquet_what_it_learns_from_csv() {
+    use std::sync::Arc;
+
+    use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int32Type};
+    use parquet::file::properties::WriterProperties;
+    use parquet::file::writer::SerializedFileWriter;
+    use parquet::schema::parser::parse_message_type;
+
+    let directory = tempfile::tempdir().unwrap();
+    let csv = table(directory.path());
+    let (mut a, mut answer, mut b) = (Vec::new(), Vec::new(), Vec::new());
+    for line in fs::read_to_string(&csv).unwrap().lines().skip(1) {
+        let mut fields = line.split(',');
+        a.push(fields.next().unwrap().parse::<i32>().unwrap());
+        answer.push(ByteArray::from(fields.next().unwrap()));
+        b.push(fields.next().unwrap().parse::<f64>().unwrap());
+    }
+    let parquet = directory.path().join("people.parquet").to_str().unwrap().to_owned();
+    let schema = "message rows { required int32 a; required binary answer (UTF8); required double b; }";
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    let properties = Arc::new(WriterProperties::builder().build());
+    let mut writer =
+        SerializedFileWriter::new(fs::File::create(&parquet).unwrap(), schema, properties).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    column.typed::<Int32Type>().write_batch(&a, None, None).unwrap();
+    column.close().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    column.typed::<ByteArrayType>().write_batch(&answer, None, None).unwrap();
+    column.close().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    column.typed::<DoubleType>().write_batch(&b, None, None).unwrap();
+    column.close().unwrap();
+    group.close().unwrap();
+    writer.close().unwrap();
+
+    let model = |data: &str, name: &str| {
+        let output = directory.path().join(name).to_str().unwrap().to_owned();
+        let base = ["train", "--data", data, "--batch", "10", "--strategy", "sqrt", "--output", &output];
+        let done = dp(&[&base[..], COLUMNS, PRIVATE].concat());
+        assert!(done.status.success(), "{}", text(&done.stderr));
+        fs::read(output).unwrap()
+    };
+    assert_eq!(model(&csv, "csv.json"), model(&parquet, "parquet.json"));
+    let wrong = ["train", "--data", &parquet, "--label", "x", "--classes", "no,yes", "--bounds", "0:1"];
+    let refused = dp(&[&wrong[..], PRIVATE].concat());
+    assert!(text(&refused.stderr).contains("choose one of: a, answer, b"), "{}", text(&refused.stderr));
+    let nowhere = dp(&[&["train", "--data", "nowhere.parquet"][..], COLUMNS, PRIVATE].concat());
+    assert_eq!(nowhere.status.code(), Some(1), "{}", text(&nowhere.stderr));
+}

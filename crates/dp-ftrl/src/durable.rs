@@ -1,5 +1,6 @@
 //! Private gradients that survive crashes.
 
+use dp_mechanisms::noise::HashKey;
 use dp_mechanisms::{Plan, Seed, Session, StateFile};
 
 use crate::clip::{ClippedSum, Clipping};
@@ -98,6 +99,22 @@ impl DurableGradients {
     /// The number of finished steps, all of them durable.
     pub fn step(&self) -> usize {
         self.session.step()
+    }
+
+    /// The secret of a keyed hash for one purpose, the same in every life of the state from its first step on; see
+    /// [`dp_mechanisms::Mechanism::hash_key`].
+    pub fn hash_key(&self, purpose: &str) -> HashKey {
+        self.session.hash_key(purpose)
+    }
+
+    /// Keeps something beside the noise, sealed in the state from the next step on.
+    pub fn attach(&mut self, name: &str, contents: Vec<u8>) {
+        self.session.attach(name, contents);
+    }
+
+    /// What was attached under a name.
+    pub fn attachment(&self, name: &str) -> Option<&[u8]> {
+        self.session.attachment(name)
     }
 
     /// The number of gradients in the open batch.

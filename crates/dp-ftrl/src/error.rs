@@ -52,6 +52,32 @@ pub enum Error {
         /// The first coordinate of the part at fault.
         at: usize,
     },
+    /// A plan was made for people who take part at other times.
+    #[error(
+        "the plan is for people who take part {planned}, and here they take part {actual} (times:steps apart)"
+    )]
+    Participation {
+        /// How often the plan lets a person take part.
+        planned: String,
+        /// How often they do.
+        actual: String,
+    },
+    /// A person is named twice in a list of people, each of whom may enter a batch once.
+    #[error("entry {place} of the list of people is somebody who was named before; name everybody once")]
+    NamedTwice {
+        /// The place in the list, from 0.
+        place: usize,
+    },
+    /// A person who was not drawn, or has entered already, cannot enter a batch.
+    #[error("person {person} cannot enter the batch of step {step}: {reason}")]
+    NotAdmitted {
+        /// The person's place in the list of people.
+        person: usize,
+        /// The step, counted from 1.
+        step: usize,
+        /// Why not.
+        reason: &'static str,
+    },
     /// A strategy was built for another workload than the one that is needed.
     #[error("the strategy serves the workload {actual}; build it for {expected}")]
     Workload {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use dp_mechanisms::noise::HashKey;
 use dp_mechanisms::{Budget, Mechanism, Participation, Plan, Relation, Seed, Snapshot, Strategy};
 
 use crate::clip::{ClippedSum, Clipping};
@@ -100,8 +101,24 @@ impl PrivateGradients {
         seed: Seed,
     ) -> Result<Self> {
         let plan = plan(strategy, &clipping, relation, participation, budget)?;
+        Self::with_plan(plan, clipping, dimension, seed)
+    }
+
+    /// The same for a plan that was made before: that of [`plan`], or of people who are drawn at random
+    /// ([`dp_mechanisms::accountant::sampling::SampledPlan::releases`]), for whom [`crate::SampledGradients`] sees to it that
+    /// only those who were drawn take part.
+    ///
+    /// # Errors
+    /// A plan for another clipping, and as [`PrivateGradients::new`].
+    pub fn with_plan(plan: Plan, clipping: Clipping, dimension: usize, seed: Seed) -> Result<Self> {
+        check_plan(&plan, &clipping)?;
         let batch = ClippedSum::new(clipping, dimension)?;
         Ok(Self { batch, mechanism: Mechanism::new(of_gradients(plan, dimension)?, seed)? })
+    }
+
+    /// The secret of a keyed hash for one purpose; see [`Mechanism::hash_key`].
+    pub fn hash_key(&self, purpose: &str) -> HashKey {
+        self.mechanism.hash_key(purpose)
     }
 
     /// Clips one person's gradient into the batch. The gradient may depend on everything released so far.

@@ -8,8 +8,8 @@
 //! |---|---|
 //! | [`clip`] | the bound on one person's part in a step |
 //! | [`adaptive`] | a bound that follows a private quantile of the gradients' norms |
-//! | [`batches`] | who takes part when, over several epochs |
-//! | [`gradients`], [`durable`] | the live object: gradients in, noisy sums out; continued later, and through crashes |
+//! | [`batches`] | who takes part when: in a fixed order over several epochs, or drawn at random in secret |
+//! | [`gradients`], [`sampled`], [`durable`] | the live object: gradients in, noisy sums out; of people who are drawn; continued later, and through crashes |
 //! | [`shard`] | the same for very large models: a range of coordinates at a time, in single precision |
 //! | [`optimizer`] | follow the regularized leader, gradient descent with momentum |
 //! | [`iterates`] | the noise in an optimizer's iterates, for any strategy |
@@ -31,16 +31,18 @@ pub mod iterates;
 pub mod model;
 pub mod optimizer;
 pub mod regret;
+pub mod sampled;
 pub mod shard;
 #[cfg(feature = "training")]
 pub mod train;
 
 pub use adaptive::AdaptiveNorm;
-pub use batches::CyclicBatches;
+pub use batches::{CyclicBatches, PoissonBatches};
 pub use clip::{ClippedSum, Clipping};
 pub use durable::DurableGradients;
 pub use error::{Error, Result};
 pub use gradients::{PrivateGradients, Step};
 pub use optimizer::{Adam, Domain, Ftrl, Rates, Sgd};
 pub use regret::{Regret, RegretBound};
+pub use sampled::SampledGradients;
 pub use shard::GradientShard;

@@ -1,10 +1,10 @@
-//! Tables of one's own: numeric features and a label column, as comma-separated values.
+//! Tables of one's own: numeric features and a label column, as comma-separated values or row by row.
 
 use std::io::Read;
 
 use super::{DataError, Examples};
 
-/// How a table of comma-separated values becomes [`Examples`]. Everything in here is public and chosen without looking
+/// How a table becomes [`Examples`]. Everything in here is public and chosen without looking
 /// at the data.
 ///
 /// # Privacy
@@ -23,61 +23,50 @@ pub struct Table {
 }
 
 impl Table {
-    /// Reads a header and one example per row.
+    /// Reads a header and one example per row, as comma-separated values.
     ///
     /// # Errors
     /// A [`DataError`] with the first place at fault; values that are not finite numbers are refused, not repaired.
     pub fn read(&self, source: impl Read) -> Result<Examples, DataError> {
+        let unreadable = |error: csv::Error| DataError::Unreadable { reason: error.to_string() };
+        let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).flexible(true).from_reader(source);
+        let header = reader.headers().map_err(unreadable)?.clone();
+        let mut rows = self.rows(header.iter())?;
+        let mut record = csv::StringRecord::new();
+        while reader.read_record(&mut record).map_err(unreadable)? {
+            rows.push(record.iter())?;
+        }
+        rows.finish()
+    }
+
+    /// Starts with the names of the columns, for rows that come from elsewhere than a text.
+    ///
+    /// # Errors
+    /// Columns that are missing, bounds that do not fit them, or classes that are named twice.
+    pub fn rows<'a>(&self, header: impl Iterator<Item = &'a str>) -> Result<Rows<'_>, DataError> {
         for (index, class) in self.classes.iter().enumerate() {
             if self.classes[..index].contains(class) {
                 return Err(DataError::DuplicateClass { class: class.clone() });
             }
         }
-        let unreadable = |error: csv::Error| DataError::Unreadable { reason: error.to_string() };
-        let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).flexible(true).from_reader(source);
-        let header = reader.headers().map_err(unreadable)?.clone();
-        if header.iter().all(str::is_empty) {
+        let header: Vec<String> = header.map(str::to_owned).collect();
+        if header.iter().all(String::is_empty) {
             return Err(DataError::Empty);
         }
         let find = |wanted: &String| {
-            header.iter().position(|name| name == wanted).ok_or_else(|| DataError::NoColumn {
-                column: wanted.clone(),
-                available: header.iter().collect::<Vec<_>>().join(", "),
-            })
+            header
+                .iter()
+                .position(|name| name == wanted)
+                .ok_or_else(|| DataError::NoColumn { column: wanted.clone(), available: header.join(", ") })
         };
         let label = find(&self.label)?;
         let person = self.person.as_ref().map(find).transpose()?;
         let others = header.len() - usize::from(person.is_some_and(|person| person != label));
         let width = others - 1;
-        let mut examples = Examples::new(width, self.classes.len())?;
+        let examples = Examples::new(width, self.classes.len())?;
         let bounds = self.bounds_of_each(width)?;
-        let mut features = vec![0.0; width];
-        let mut record = csv::StringRecord::new();
-        let mut people = Vec::new();
-        while reader.read_record(&mut record).map_err(unreadable)? {
-            let row = examples.len() + 1;
-            if record.len() != header.len() {
-                return Err(DataError::Ragged { row, expected: header.len(), actual: record.len() });
-            }
-            let columns = header.iter().zip(&record).enumerate();
-            let columns = columns.filter(|(column, _)| *column != label && Some(*column) != person);
-            for (((_, (column, text)), feature), (low, high)) in columns.zip(&mut features).zip(&bounds) {
-                let value = text.parse().ok().filter(|value: &f64| value.is_finite()).ok_or_else(|| {
-                    DataError::NotANumber { row, column: column.to_owned(), text: text.to_owned() }
-                })?;
-                *feature = (value.clamp(*low, *high) - low) / (high - low);
-            }
-            let text = &record[label];
-            let class = self.classes.iter().position(|class| class == text);
-            let class = class.ok_or_else(|| DataError::Label { row, label: text.to_owned() })?;
-            examples.push(&features, class)?;
-            people.extend(person.map(|person| record[person].to_owned()));
-        }
-        match (examples.is_empty(), person) {
-            (true, _) => Err(DataError::Empty),
-            (false, None) => Ok(examples),
-            (false, Some(_)) => examples.belonging_to(&people),
-        }
+        let features = Vec::with_capacity(width);
+        Ok(Rows { table: self, header, label, person, bounds, features, examples, people: Vec::new() })
     }
 
     fn bounds_of_each(&self, width: usize) -> Result<Vec<(f64, f64)>, DataError> {
@@ -91,6 +80,77 @@ impl Table {
             each if each.len() == width => Ok(each.to_vec()),
             other => Err(DataError::BoundsCount { features: width, actual: other.len() }),
         }
+    }
+}
+
+/// The rows of a [`Table`], one after the other.
+pub struct Rows<'a> {
+    table: &'a Table,
+    header: Vec<String>,
+    label: usize,
+    person: Option<usize>,
+    bounds: Vec<(f64, f64)>,
+    /// Those of the row that is being read.
+    features: Vec<f64>,
+    examples: Examples,
+    people: Vec<String>,
+}
+
+impl Rows<'_> {
+    /// Adds a row, by its fields in the order of the columns.
+    ///
+    /// # Errors
+    /// A row with too few or too many fields, a number that is not finite, or a label that is no class; nothing is added then.
+    pub fn push<'t>(&mut self, fields: impl Iterator<Item = &'t str> + Clone) -> Result<(), DataError> {
+        let row = self.examples.len() + 1;
+        let actual = fields.clone().count();
+        if actual != self.header.len() {
+            return Err(DataError::Ragged { row, expected: self.header.len(), actual });
+        }
+        self.features.clear();
+        let mut class = None;
+        let mut owner = None;
+        for (column, text) in fields.enumerate() {
+            if column == self.label {
+                class = self.table.classes.iter().position(|class| class == text);
+                if class.is_none() {
+                    return Err(DataError::Label { row, label: text.to_owned() });
+                }
+            }
+            if Some(column) == self.person {
+                owner = Some(text);
+            }
+            if column == self.label || Some(column) == self.person {
+                continue;
+            }
+            let value = text.parse().ok().filter(|value: &f64| value.is_finite()).ok_or_else(|| {
+                DataError::NotANumber { row, column: self.header[column].clone(), text: text.to_owned() }
+            })?;
+            let (low, high) = self.bounds[self.features.len()];
+            self.features.push((value.clamp(low, high) - low) / (high - low));
+        }
+        self.examples.push(&self.features, class.unwrap_or_default())?;
+        self.people.extend(owner.map(str::to_owned));
+        Ok(())
+    }
+
+    /// All rows as examples.
+    ///
+    /// # Errors
+    /// No rows.
+    pub fn finish(self) -> Result<Examples, DataError> {
+        match (self.examples.is_empty(), self.person) {
+            (true, _) => Err(DataError::Empty),
+            (false, None) => Ok(self.examples),
+            (false, Some(_)) => self.examples.belonging_to(&self.people),
+        }
+    }
+}
+
+/// The data never leaves through a debug print.
+impl std::fmt::Debug for Rows<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Rows").field("table", &self.table).finish_non_exhaustive()
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use dp_mechanisms::{Budget, Relation, Strategy};
+use dp_mechanisms::{Budget, Plan, Relation, Seed, Strategy};
 use rayon::prelude::*;
 
-use super::{Privacy, Settings, Trainer};
+use super::{Aim, CyclicSampling, Privacy, Settings, Trainer};
 use crate::data::Examples;
 use crate::error::{Result, check_count};
 use crate::model::Network;
@@ -15,8 +15,24 @@ use crate::model::Network;
 pub struct Contestant {
     /// Its name.
     pub name: String,
-    /// Its noise; none for training without privacy.
-    pub strategy: Option<Arc<dyn Strategy>>,
+    /// Its noise.
+    pub noise: Noise,
+}
+
+/// What a contestant's noise is.
+#[derive(Debug, Clone)]
+pub enum Noise {
+    /// None at all, and no privacy.
+    None,
+    /// That of a strategy, with everybody in a fixed order.
+    Strategy(Arc<dyn Strategy>),
+    /// That of people who are drawn at random, with so many bands, or the best number of them for each budget.
+    Sampled {
+        /// The sums for which noise is correlated.
+        aim: Aim,
+        /// The number of bands and groups.
+        bands: Option<usize>,
+    },
 }
 
 /// Repeated trainings that differ in the noise alone.
@@ -91,25 +107,45 @@ impl Comparison<'_> {
         done: impl Fn() + Sync,
     ) -> Result<Vec<Vec<Accuracy>>> {
         check_count("number of runs", self.runs)?;
+        let planner = Trainer::new(self.network.clone(), self.train, self.settings)?;
         contestants
             .iter()
-            .map(|contestant| match &contestant.strategy {
-                None => Ok(vec![self.repeat(|trainer, _| trainer.start_without_privacy(), &done)?]),
-                Some(strategy) => budgets
-                    .iter()
-                    .map(|budget| {
-                        let (strategy, relation) = (Arc::clone(strategy), self.relation);
-                        let privacy = Privacy { strategy, relation, budget: *budget };
-                        self.repeat(|trainer, run| trainer.start_reproducible(&privacy, run), &done)
-                    })
-                    .collect(),
+            .map(|contestant| match &contestant.noise {
+                Noise::None => Ok(vec![self.repeat(|trainer, _| trainer.start_without_privacy(), &done)?]),
+                noise => {
+                    let plans = budgets.iter().map(|budget| self.plan(&planner, noise, *budget));
+                    let plans = plans.collect::<Result<Vec<Option<Plan>>>>()?;
+                    let column = |plan: Plan| {
+                        let seed = Seed::reproducible;
+                        self.repeat(|trainer, run| trainer.start_with(plan.clone(), seed(run)), &done)
+                    };
+                    plans.into_iter().flatten().map(column).collect()
+                }
             })
             .collect()
     }
 
+    /// The plan of a contestant at a budget: the same for every order of the examples.
+    fn plan(&self, trainer: &Trainer<'_>, noise: &Noise, budget: Budget) -> Result<Option<Plan>> {
+        match noise {
+            Noise::None => Ok(None),
+            Noise::Strategy(strategy) => {
+                let (strategy, relation) = (Arc::clone(strategy), self.relation);
+                trainer.plan(&Privacy { strategy, relation, budget }).map(Some)
+            }
+            Noise::Sampled { aim, bands } => {
+                let sampling = CyclicSampling { aim: *aim, bands: *bands, capacity: None, budget };
+                trainer.sampled_plan(&sampling).map(Some)
+            }
+        }
+    }
+
     /// The number of trainings in [`Comparison::run`].
     pub fn trainings(&self, contestants: &[Contestant], budgets: &[Budget]) -> usize {
-        let columns = |contestant: &Contestant| contestant.strategy.as_ref().map_or(1, |_| budgets.len());
+        let columns = |contestant: &Contestant| match contestant.noise {
+            Noise::None => 1,
+            _ => budgets.len(),
+        };
         self.runs * contestants.iter().map(columns).sum::<usize>()
     }
 

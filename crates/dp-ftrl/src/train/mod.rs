@@ -54,11 +54,11 @@
 mod compare;
 mod history;
 mod optimizer;
+mod sampled;
 mod saved;
 mod source;
 
 use std::fmt;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -70,16 +70,20 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-pub use compare::{Accuracy, Comparison, Contestant, Estimate};
+pub use compare::{Accuracy, Comparison, Contestant, Estimate, Noise};
 pub use history::Epoch;
 pub use optimizer::Optimizer;
+pub use sampled::CyclicSampling;
 pub use saved::{ModelFile, SavedModel};
 
 use crate::data::{DataError, Examples};
 use crate::error::{Error, Result, check_positive};
 use crate::gradients;
 use crate::model::{Network, Workspace};
-use crate::{AdaptiveNorm, ClippedSum, Clipping, CyclicBatches, DurableGradients, PrivateGradients, Rates};
+use crate::{
+    AdaptiveNorm, ClippedSum, Clipping, CyclicBatches, DurableGradients, PoissonBatches, PrivateGradients,
+    Rates,
+};
 use optimizer::Live;
 use source::Source;
 
@@ -210,6 +214,9 @@ pub struct Trainer<'a> {
 /// gradients, which is clipped as one: the guarantee is for the person, however many examples they have. The order is a function of [`Settings::order`] alone, and
 /// sums are divided by the planned batch size, which is public, also where the last batch of an epoch is shorter.
 ///
+/// With a plan of [`Trainer::sampled_plan`] every step draws people at random instead ([`PoissonBatches`]), from the secret that
+/// makes the noise; the sizes of batches vary, and sums are divided by their expected size.
+///
 /// # Complexity
 /// A step costs the gradients of a batch, on all cores, and one step of the strategy's noise. The result does not depend
 /// on the number of cores. Nothing is allocated per example.
@@ -219,6 +226,10 @@ pub struct Training<'a> {
     settings: Settings,
     batches: CyclicBatches,
     order: Vec<usize>,
+    /// Who is drawn instead, where the noise relies on it.
+    draws: Option<PoissonBatches>,
+    /// The people of the open step.
+    drawn: Vec<usize>,
     optimizer: Live,
     source: Source,
     /// The parts of a batch, each summed by one core.
@@ -339,7 +350,7 @@ impl<'a> Trainer<'a> {
     /// # Errors
     /// What [`PrivateGradients::new`] refuses, among others a strategy for another number of steps.
     pub fn start(&self, privacy: &Privacy) -> Result<Training<'a>> {
-        self.start_seeded(privacy, Seed::from_system()?)
+        self.start_with(self.plan(privacy)?, Seed::from_system()?)
     }
 
     /// Training with noise that anybody who knows the seed can repeat and subtract: **not private**, for tests and
@@ -348,7 +359,19 @@ impl<'a> Trainer<'a> {
     /// # Errors
     /// As [`Trainer::start`].
     pub fn start_reproducible(&self, privacy: &Privacy, seed: u64) -> Result<Training<'a>> {
-        self.start_seeded(privacy, Seed::reproducible(seed))
+        self.start_with(self.plan(privacy)?, Seed::reproducible(seed))
+    }
+
+    /// Training by a plan of this trainer's: [`Trainer::plan`], or [`Trainer::sampled_plan`] for people who are drawn at
+    /// random. Where noise and draws come from is the seed's.
+    ///
+    /// # Errors
+    /// A plan for another clipping, participation, number of steps or expected batch size.
+    pub fn start_with(&self, plan: Plan, seed: Seed) -> Result<Training<'a>> {
+        self.check_plan(&plan)?;
+        let gradients = PrivateGradients::with_plan(plan, self.clipping()?, self.dimension(), seed)?;
+        let draws = self.draws(gradients.plan(), |purpose| gradients.hash_key(purpose))?;
+        self.training(Source::Private(Box::new(gradients)), draws)
     }
 
     /// Training without noise: **not private**. Gradients are clipped all the same, so that what remains is what the
@@ -357,7 +380,7 @@ impl<'a> Trainer<'a> {
     /// # Errors
     /// None for a trainer that was accepted.
     pub fn start_without_privacy(&self) -> Result<Training<'a>> {
-        self.training(Source::Exact(self.empty_sum()?))
+        self.training(Source::Exact(self.empty_sum()?), None)
     }
 
     /// Private training that survives crashes: continues the state in the file and the model saved beside it, or starts
@@ -375,15 +398,32 @@ impl<'a> Trainer<'a> {
         seed: Option<u64>,
         model: ModelFile,
     ) -> Result<Training<'a>> {
-        let saved = model.read()?;
-        let (plan, clipping, dimension) = (self.plan(privacy)?, self.clipping()?, self.dimension());
         let seed = match seed {
             None => Seed::from_system()?,
             Some(seed) => Seed::reproducible(seed),
         };
-        let gradients = DurableGradients::open(plan, clipping, dimension, file, seed)?;
+        self.resume_with(self.plan(privacy)?, file, seed, model)
+    }
+
+    /// As [`Trainer::resume`], by a plan of this trainer's. Draws are those that an undisturbed training would have made.
+    ///
+    /// # Errors
+    /// As [`Trainer::resume`] and [`Trainer::start_with`].
+    pub fn resume_with(
+        &self,
+        plan: Plan,
+        file: StateFile,
+        seed: Seed,
+        model: ModelFile,
+    ) -> Result<Training<'a>> {
+        self.check_plan(&plan)?;
+        let saved = model.read()?;
+        let (clipping, dimension) = (self.clipping()?, self.dimension());
+        let mut gradients = DurableGradients::open(plan, clipping, dimension, file, seed)?;
+        self.check_data(&mut gradients)?;
+        let draws = self.draws(gradients.plan(), |purpose| gradients.hash_key(purpose))?;
         let released = gradients.step();
-        let mut training = self.training(Source::Durable(Box::new(gradients)))?;
+        let mut training = self.training(Source::Durable(Box::new(gradients)), draws)?;
         let saved = saved.unwrap_or_else(|| training.save());
         let fresh = training.save();
         if (saved.settings, saved.examples) != (fresh.settings, fresh.examples) {
@@ -407,22 +447,25 @@ impl<'a> Trainer<'a> {
         Ok(training)
     }
 
-    fn start_seeded(&self, privacy: &Privacy, seed: Seed) -> Result<Training<'a>> {
-        self.check_strategy(privacy.strategy.as_ref())?;
-        let participation = self.batches.participation();
-        let gradients = PrivateGradients::new(
-            Arc::clone(&privacy.strategy),
-            self.clipping()?,
-            self.dimension(),
-            privacy.relation,
-            participation,
-            privacy.budget,
-            seed,
-        )?;
-        self.training(Source::Private(Box::new(gradients)))
+    /// Seals a keyed digest of the examples in a new state, and refuses a state of other examples.
+    fn check_data(&self, gradients: &mut DurableGradients) -> Result<()> {
+        const NAME: &str = "training data";
+        let digest = self.examples.digest(&gradients.hash_key(NAME)).to_le_bytes();
+        match gradients.attachment(NAME) {
+            Some(known) if known == digest => Ok(()),
+            None if gradients.step() == 0 => {
+                gradients.attach(NAME, digest.to_vec());
+                Ok(())
+            }
+            _ => Err(Error::SavedModel { reason: "it was trained with other settings or other data" }),
+        }
     }
 
-    fn plan(&self, privacy: &Privacy) -> Result<Plan> {
+    /// The plan by which a strategy's noise covers the gradients of this training.
+    ///
+    /// # Errors
+    /// A strategy for another number of steps, one that does not fit in memory, or a sensitivity that cannot be bounded.
+    pub fn plan(&self, privacy: &Privacy) -> Result<Plan> {
         self.check_strategy(privacy.strategy.as_ref())?;
         let strategy = Arc::clone(&privacy.strategy);
         let participation = self.batches.participation();
@@ -465,7 +508,7 @@ impl<'a> Trainer<'a> {
         ClippedSum::new(self.clipping()?, self.dimension())
     }
 
-    fn training(&self, source: Source) -> Result<Training<'a>> {
+    fn training(&self, source: Source, draws: Option<PoissonBatches>) -> Result<Training<'a>> {
         let dimension = self.dimension();
         let parts = self.settings.batch.div_ceil(EXAMPLES_PER_PART).min(MOST_PARTS);
         let part = || -> Result<Part> {
@@ -481,6 +524,8 @@ impl<'a> Trainer<'a> {
             settings: self.settings,
             batches: self.batches,
             order: shuffled(self.examples.people(), self.settings.order),
+            drawn: Vec::with_capacity(draws.as_ref().map_or(0, PoissonBatches::largest_group)),
+            draws,
             optimizer: self.optimizer.clone(),
             source,
             parts: (0..parts).map(|_| part()).collect::<Result<_>>()?,
@@ -516,7 +561,13 @@ impl Training<'_> {
     /// A model that has diverged to NaN or infinity, or a state that cannot be saved.
     pub fn step_forward(&mut self) -> Result<bool> {
         let Some(batch) = self.batches.batch(self.step()) else { return Ok(false) };
-        self.add_gradients(batch)?;
+        if let Some(draws) = &self.draws {
+            draws.draw(self.optimizer.step(), &mut self.drawn);
+        } else {
+            self.drawn.clear();
+            self.drawn.extend_from_slice(&self.order[batch]);
+        }
+        self.add_gradients()?;
         self.source.finish(&mut self.sum)?;
         self.apply_sum()?;
         if let Some(file) = &self.file {
@@ -572,11 +623,12 @@ impl Training<'_> {
 
     /// Adds the clipped gradients of a batch to the open sum. How a batch is cut depends on its size alone and the parts
     /// are added in their order, so that the result is the same to the last bit on any number of cores.
-    fn add_gradients(&mut self, batch: Range<usize>) -> Result<()> {
-        let batch = &self.order[batch];
+    fn add_gradients(&mut self) -> Result<()> {
+        let batch = &self.drawn;
         let (network, examples, parameters) = (&self.network, self.examples, self.optimizer.parameters());
         let adaptive = self.adaptive.as_ref();
-        let size = batch.len().div_ceil(self.parts.len());
+        // Nobody at all may have been drawn.
+        let size = batch.len().div_ceil(self.parts.len()).max(1);
         let work = |(part, members): (&mut Part, &[usize])| -> Result<()> {
             for member in members {
                 part.gradient_of(network, parameters, examples, *member)?;

@@ -6,5 +6,6 @@ mod gradients;
 mod momentum;
 mod optimizers;
 mod regret;
+mod sampling;
 mod shard;
 mod training;

@@ -3,7 +3,7 @@
 use dp_ftrl::data::{Examples, digits};
 use dp_ftrl::model::{Activation, Network};
 use dp_ftrl::train::{
-    Aim, Comparison, Contestant, ModelFile, Optimizer, Privacy, Schedule, Settings, Trainer,
+    Aim, Comparison, Contestant, ModelFile, Noise, Optimizer, Privacy, Schedule, Settings, Trainer,
 };
 use dp_ftrl::{Clipping, Error, iterates};
 use dp_mechanisms::{Budget, Participation, Relation, StateFile};
@@ -338,8 +338,8 @@ fn comparisons_repeat_and_pair_their_runs() {
     let settings = Settings { batch: 8, ..SETTINGS };
     let trainer = Trainer::new(logistic(), &train, settings).unwrap();
     let strategy = trainer.strategy("sqrt".parse().unwrap(), Aim::Sums).unwrap();
-    let contestant = |name: &str, strategy| Contestant { name: name.to_owned(), strategy };
-    let contestants = [contestant("none", None), contestant("sqrt", Some(strategy))];
+    let contestant = |name: &str, noise| Contestant { name: name.to_owned(), noise };
+    let contestants = [contestant("none", Noise::None), contestant("sqrt", Noise::Strategy(strategy))];
     // So large a budget that the noise is gone.
     let budgets = [Budget::gaussian(1e9).unwrap(), Budget::gaussian(0.01).unwrap()];
     let network = logistic();

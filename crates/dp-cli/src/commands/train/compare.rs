@@ -1,13 +1,12 @@
 //! `dp compare-training`: accuracy against ε, for several strategies.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
 use clap::Args;
 use dp_ftrl::data::Examples;
-use dp_ftrl::train::{Accuracy, Aim, Comparison, Contestant, Trainer};
-use dp_mechanisms::{Budget, Relation, Strategy};
+use dp_ftrl::train::{Accuracy, Aim, Comparison, Contestant, Noise, Trainer};
+use dp_mechanisms::{Budget, Relation};
 use serde::Serialize;
 
 use super::{Learning, hold_back, progress, spinner};
@@ -24,7 +23,8 @@ pub(crate) struct Compare {
     #[command(flatten)]
     learning: Learning,
     /// The strategies: none, or a name that `dp plan` lists, with :momentum to correlate for the model instead of the
-    /// plain running sum of gradients
+    /// plain running sum of gradients. With people who are drawn at random: dp-sgd for independent noise, cyclic-poisson for
+    /// the best number of bands at each ε
     #[arg(
         long,
         value_name = "NAME,…",
@@ -100,7 +100,7 @@ impl Compare {
         let contestants: Vec<Contestant> = self
             .strategies
             .iter()
-            .map(|name| Ok(Contestant { name: name.clone(), strategy: strategy(&trainer, name)? }))
+            .map(|name| Ok(Contestant { name: name.clone(), noise: noise(&trainer, name)? }))
             .collect::<Result<_>>()?;
         choosing.finish_and_clear();
         let comparison = Comparison {
@@ -222,11 +222,8 @@ impl Compare {
     }
 }
 
-/// A strategy by its name in the list; none for `none`.
-fn strategy(trainer: &Trainer<'_>, text: &str) -> Result<Option<Arc<dyn Strategy>>> {
-    if text == "none" {
-        return Ok(None);
-    }
+/// The noise of a name in the list.
+fn noise(trainer: &Trainer<'_>, text: &str) -> Result<Noise> {
     let (name, aim) = match text.split_once(':') {
         None | Some((_, "count")) => (text.split(':').next().unwrap_or(text), Aim::Sums),
         Some((name, "momentum")) => (name, Aim::Iterates),
@@ -234,7 +231,15 @@ fn strategy(trainer: &Trainer<'_>, text: &str) -> Result<Option<Arc<dyn Strategy
             return Err(Usage::error(anyhow!("`{other}` is neither momentum nor count, in `{text}`")));
         }
     };
-    trainer.strategy(arguments::method(name)?, aim).map(Some).map_err(Usage::error)
+    match name {
+        "none" => Ok(Noise::None),
+        "dp-sgd" => Ok(Noise::Sampled { aim, bands: Some(1) }),
+        "cyclic-poisson" => Ok(Noise::Sampled { aim, bands: None }),
+        name => {
+            let strategy = trainer.strategy(arguments::method(name)?, aim);
+            strategy.map(Noise::Strategy).map_err(Usage::error)
+        }
+    }
 }
 
 fn label(name: &str) -> String {
@@ -242,6 +247,9 @@ fn label(name: &str) -> String {
         "none" => "no privacy".to_owned(),
         "identity" => "independent noise (identity)".to_owned(),
         "optimal:momentum" => "optimal for momentum".to_owned(),
+        "scaled-sqrt:momentum" => "scaled-sqrt for momentum".to_owned(),
+        "dp-sgd" => "DP-SGD: independent noise, sampled".to_owned(),
+        "cyclic-poisson:momentum" => "banded for momentum, sampled".to_owned(),
         other => other.to_owned(),
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
-use dp_ftrl::data::{Examples, Table, digits};
+use dp_ftrl::data::{Examples, Table, digits, made};
 use dp_ftrl::model::{Activation, Network};
 use dp_ftrl::train::{Optimizer, Schedule, Settings};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -22,28 +22,29 @@ use crate::arguments::{self, Usage};
 /// What is learned, from what, and how: the same for one training and for a comparison of many.
 #[derive(Args)]
 struct Learning {
-    /// `digits` (1797 handwritten digits that come with the program), or a CSV file with a header and a row per person
-    #[arg(long, value_name = "digits|FILE.csv", default_value = "digits")]
+    /// `digits` (1797 handwritten digits that come with the program), `made` (60,000 examples from a recipe in the program),
+    /// or a CSV or Parquet file with named columns and a row per person
+    #[arg(long, value_name = "digits|made|FILE", default_value = "digits")]
     data: String,
-    /// The column of a CSV file that holds the label; all others are features
+    /// The column of a file that holds the label; all others are features
     #[arg(long, value_name = "COLUMN", default_value = "label")]
     label: String,
-    /// The column of a CSV file that says whose row it is: all rows of a person are one contribution, and the guarantee is
+    /// The column of a file that says whose row it is: all rows of a person are one contribution, and the guarantee is
     /// for the person [default: every row is another person]
     #[arg(long, value_name = "COLUMN")]
     person: Option<String>,
-    /// The labels that a CSV file may hold: public, named without looking
+    /// The labels that a file may hold: public, named without looking
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     classes: Vec<String>,
-    /// What the features of a CSV file may be, one for all or one for each: public, chosen without looking. Values
+    /// What the features of a file may be, one for all or one for each: public, chosen without looking. Values
     /// outside are moved to the nearest bound
     #[arg(long, value_name = "LO:HI,…", value_delimiter = ',', value_parser = arguments::bounds, allow_hyphen_values = true)]
     bounds: Vec<(f64, f64)>,
-    /// Public examples to test with, in the columns of the CSV file that is learned from: they are scored without noise,
-    /// and NOT protected
-    #[arg(long, value_name = "FILE.csv", conflicts_with = "test_rows")]
+    /// Public examples to test with, in the columns of the file that is learned from: they are scored without noise, and NOT
+    /// protected
+    #[arg(long, value_name = "FILE", conflicts_with = "test_rows")]
     test: Option<PathBuf>,
-    /// Take the last ROWS of the CSV file away from training and test with them: they are scored without noise, and NOT
+    /// Take the last ROWS of the file away from training and test with them: they are scored without noise, and NOT
     /// protected
     #[arg(long, value_name = "ROWS")]
     test_rows: Option<usize>,
@@ -120,19 +121,19 @@ impl Learning {
         if self.last_rate.is_some() && self.schedule == Along::Constant {
             return Err(Usage::error("a constant rate has no last one; choose --schedule linear or cosine"));
         }
-        if self.data == "digits" {
+        if self.is_built_in() {
             if self.person.is_some() {
-                return Err(Usage::error("each of the digits belongs to another person"));
+                return Err(Usage::error(format!("each of the {} belongs to another person", self.data)));
             }
             if self.test.is_some() || self.test_rows.is_some() {
-                return Err(Usage::error("the digits come with test examples of their own"));
+                return Err(Usage::error(format!("the {} come with test examples of their own", self.data)));
             }
-            let (train, test) = digits()?;
+            let (train, test) = if self.data == "made" { made()? } else { digits()? };
             return Ok((train, Some(test)));
         }
         if self.classes.is_empty() || self.bounds.is_empty() {
             return Err(Usage::error(
-                "a CSV file needs --classes and --bounds, chosen without looking at it: what is computed from the \
+                "a file needs --classes and --bounds, chosen without looking at it: what is computed from the \
                  data would be released without noise",
             ));
         }
@@ -161,13 +162,21 @@ impl Learning {
 
     fn read(&self, path: &Path) -> Result<Examples> {
         let name = format!("`{}`", path.display());
-        let file = File::open(path).with_context(|| format!("cannot read {name}"))?;
         let table = Table {
             label: self.label.clone(),
             person: self.person.clone(),
             classes: self.classes.clone(),
             bounds: self.bounds.clone(),
         };
+        if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("parquet")) {
+            let columns = dp_events::parquet_columns(path)?;
+            let mut rows = table.rows(columns.iter().map(String::as_str)).with_context(|| name.clone())?;
+            dp_events::read_parquet(path, &columns, |fields| -> Result<()> {
+                rows.push(fields.iter().copied()).with_context(|| name.clone())
+            })?;
+            return rows.finish().with_context(|| name);
+        }
+        let file = File::open(path).with_context(|| format!("cannot read {name}"))?;
         table.read(file).with_context(|| name)
     }
 
@@ -193,12 +202,17 @@ impl Learning {
 
     /// Whether there are test examples to score with.
     fn scores(&self) -> bool {
-        self.data == "digits" || self.test.is_some() || self.test_rows.is_some()
+        self.is_built_in() || self.test.is_some() || self.test_rows.is_some()
+    }
+
+    /// Whether the data come with the program.
+    fn is_built_in(&self) -> bool {
+        ["digits", "made"].contains(&self.data.as_str())
     }
 
     /// The files that are read.
     fn inputs(&self) -> impl Iterator<Item = &Path> {
-        let data = (self.data != "digits").then(|| Path::new(&self.data));
+        let data = (!self.is_built_in()).then(|| Path::new(&self.data));
         data.into_iter().chain(self.test.as_deref())
     }
 

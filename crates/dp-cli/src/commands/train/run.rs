@@ -6,13 +6,16 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use dp_ftrl::data::Examples;
-use dp_ftrl::train::{Aim, Epoch, ModelFile, Privacy, Trainer, Training};
+use dp_ftrl::train::{Aim, CyclicSampling, Epoch, ModelFile, Privacy, Trainer, Training};
+use dp_mechanisms::accountant::sampling::{CyclicPoisson, SampledPlan};
 use dp_mechanisms::budget::Kind;
-use dp_mechanisms::{Participation, Plan, Relation, StateFile};
+use dp_mechanisms::{Participation, Plan, Relation, Seed, StateFile};
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::{Learning, percent, progress, spinner};
 use crate::arguments::{self, BudgetArguments, Usage};
+use crate::commands::plan;
 use crate::output::{self, Table};
 use crate::plot::{self, Curve, Panel};
 
@@ -34,6 +37,16 @@ pub(crate) struct Train {
     /// What the noise is to cancel in: the model with its momentum, or the plain running sum of gradients
     #[arg(long, value_enum, default_value = "momentum")]
     workload: Correlated,
+    /// Who takes part when: everybody once an epoch in a fixed order, or people who are drawn at random in secret, which
+    /// needs less noise; --batch is then the expected size of a batch
+    #[arg(long, value_enum, default_value = "fixed")]
+    sampling: Taking,
+    /// With --sampling cyclic-poisson: the number of groups that take turns, and of bands of the noise [default: the best]
+    #[arg(long, value_name = "B")]
+    bands: Option<usize>,
+    /// With --sampling cyclic-poisson: room for at most this many people in a step, paid for out of δ [default: no limit]
+    #[arg(long, value_name = "PEOPLE")]
+    capacity: Option<usize>,
     /// What is protected: that a person is there at all (zero-out), or what the person's data is (replace)
     #[arg(long, value_name = "zero-out|replace", default_value = "zero-out")]
     relation: Relation,
@@ -57,6 +70,14 @@ pub(crate) struct Train {
     reproducible_seed: Option<u64>,
     #[command(flatten)]
     budget: BudgetArguments,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Taking {
+    /// Everybody once an epoch
+    Fixed,
+    /// Each person of one group after the other with the same probability
+    CyclicPoisson,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -89,6 +110,9 @@ struct Report<'a> {
     parameters: usize,
     steps: usize,
     participation: Participation,
+    /// How people were drawn; none where everybody took part in a fixed order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sampling: Option<Value>,
     /// The standard deviation of the noise in each coordinate of the last model; none without privacy, or where the
     /// noise was correlated for something else.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -118,11 +142,12 @@ impl Train {
         if self.reproducible_seed.is_some() {
             eprintln!("warning: --reproducible-seed makes a model that is NOT PRIVATE");
         }
+        self.check_options()?;
         self.check_files()?;
         let (train, test) = self.learning.examples()?;
         let network = self.learning.network(&train)?;
         let trainer = Trainer::new(network, &train, self.learning.settings()).map_err(Usage::error)?;
-        let mut training = self.start(&trainer)?;
+        let (mut training, compared) = self.start(&trainer)?;
 
         let bar = progress(trainer.batches().steps(), "steps");
         bar.set_position(training.step() as u64);
@@ -136,8 +161,17 @@ impl Train {
         bar.finish_and_clear();
 
         let plan = training.plan();
-        let guarantee = self.guarantee(plan, trainer.batches().participation());
-        let not_protected = self.learning.not_protected();
+        let sampling = plan.and_then(Plan::sampling);
+        let participation = sampling.map_or(trainer.batches().participation(), |one| one.participation());
+        let guarantee = self.guarantee(plan, participation);
+        let mut not_protected = self.learning.not_protected();
+        if sampling.is_some() {
+            not_protected.push(
+                "anybody, from somebody who sees who was drawn: it must stay as secret as the noise, and with it how many \
+                 people a step took and how long"
+                    .to_owned(),
+            );
+        }
         if let Some(path) = &self.output {
             let network = trainer.network();
             let model = Model {
@@ -169,7 +203,17 @@ impl Train {
             test_examples: test.as_ref().map(Examples::len),
             parameters: trainer.network().parameters(),
             steps: trainer.batches().steps(),
-            participation: trainer.batches().participation(),
+            participation,
+            sampling: sampling.map(|sampling| {
+                json!({
+                    "groups": sampling.groups(),
+                    "rate": sampling.rate(),
+                    "rounds": sampling.rounds(),
+                    "expected_batch": self.learning.batch,
+                    "capacity": self.capacity,
+                    "bands": compared.iter().map(plan::sampling::row).collect::<Vec<_>>(),
+                })
+            }),
             model_noise: plan
                 .filter(|_| self.noise_is_known())
                 .and_then(|plan| plan.standard_deviation(plan.steps())),
@@ -178,10 +222,70 @@ impl Train {
             epochs: training.epochs(),
             test_accuracy: training.epochs().last().and_then(|epoch| epoch.accuracy),
         };
-        if self.json { output::json(&report) } else { print(&report) }
+        if self.json {
+            return output::json(&report);
+        }
+        if !compared.is_empty() {
+            output::line("noise by the number of bands, typical deviation of a parameter:\n")?;
+            plan::sampling::table(&compared).print()?;
+            output::line("")?;
+        }
+        print(&report)
     }
 
-    fn start<'a>(&self, trainer: &Trainer<'a>) -> Result<Training<'a>> {
+    /// Refuses, before any data is read, options that do not go together.
+    fn check_options(&self) -> Result<()> {
+        if self.sampling == Taking::Fixed {
+            if self.bands.is_some() || self.capacity.is_some() {
+                return Err(Usage::error("--bands and --capacity belong to --sampling cyclic-poisson"));
+            }
+            return Ok(());
+        }
+        if self.relation != Relation::ZeroOut {
+            return Err(Usage::error(
+                "sampling protects whether a person takes part at all; leave out --relation replace",
+            ));
+        }
+        match (self.strategy.as_str(), self.bands) {
+            ("auto" | "banded", _) | ("identity", None | Some(1)) => Ok(()),
+            _ => Err(Usage::error(
+                "people who are drawn need a strategy with few bands: --strategy auto, or identity for one band",
+            )),
+        }
+    }
+
+    /// Training with people who are drawn, and the plans among which its own was chosen.
+    fn start_sampled<'a>(&self, trainer: &Trainer<'a>) -> Result<(Training<'a>, Vec<SampledPlan>)> {
+        let sampling = CyclicSampling {
+            aim: self.workload.aim(),
+            bands: if self.strategy == "identity" { Some(1) } else { self.bands },
+            capacity: self.capacity,
+            budget: self.budget.required()?,
+        };
+        let choosing = spinner("choosing bands, strategy and noise");
+        let plans = trainer.sampled_plans(&sampling).map_err(Usage::error)?;
+        let plan = trainer.best_of(plans.clone()).map_err(Usage::error)?;
+        choosing.finish_and_clear();
+        let seed =
+            self.reproducible_seed.map_or_else(Seed::from_system, |seed| Ok(Seed::reproducible(seed)))?;
+        let training = match &self.state {
+            None => trainer.start_with(plan, seed)?,
+            Some(state) => {
+                let file = StateFile::open(state, self.state_key.as_deref())?;
+                trainer.resume_with(plan, file, seed, ModelFile::beside(state))?
+            }
+        };
+        Ok((training, plans))
+    }
+
+    fn start<'a>(&self, trainer: &Trainer<'a>) -> Result<(Training<'a>, Vec<SampledPlan>)> {
+        if self.sampling == Taking::CyclicPoisson {
+            return self.start_sampled(trainer);
+        }
+        Ok((self.start_fixed(trainer)?, Vec::new()))
+    }
+
+    fn start_fixed<'a>(&self, trainer: &Trainer<'a>) -> Result<Training<'a>> {
         if self.strategy == "none" {
             if self.state.is_some() || self.budget.optional()?.is_some() {
                 return Err(Usage::error(
@@ -239,10 +343,11 @@ impl Train {
             Relation::ZeroOut => format!("whether any one {unit} was used at all"),
             Relation::Replace => format!("what any one {unit} was"),
         };
-        let often = match participation {
-            Participation::Single => "once".to_owned(),
-            Participation::Repeated(often) => {
-                format!("{} times, {} steps apart", often.times(), often.separation())
+        let often = match (plan.sampling(), participation) {
+            (Some(sampling), _) => self.draws_in_words(plan, sampling),
+            (None, Participation::Single) => "which took part once".to_owned(),
+            (None, Participation::Repeated(often)) => {
+                format!("which took part {} times, {} steps apart", often.times(), often.separation())
             }
         };
         let exception = match self.reproducible_seed {
@@ -250,8 +355,26 @@ impl Train {
             None => "",
         };
         format!(
-            "The models after all {} steps together are {budget} about {protected}, which took part {often}.{exception}",
+            "The models after all {} steps together are {budget} about {protected}, {often}.{exception}",
             plan.steps()
+        )
+    }
+
+    /// How people were drawn, and all that the guarantee rests on.
+    fn draws_in_words(&self, plan: &Plan, sampling: CyclicPoisson) -> String {
+        let room = self.capacity.map_or_else(String::new, |capacity| {
+            format!(", with room for {capacity} people in a step, whose overflow δ includes")
+        });
+        format!(
+            "added or removed: everybody is in one of {} groups by a keyed hash, the groups take turns, and a step draws each \
+             person of its group with probability {} in secret, in at most {} steps{room}; sums are divided by the public \
+             expected size of a batch, {}; noise of {} bands, σ = {}, for contributions clipped as said",
+            sampling.groups(),
+            sampling.rate(),
+            sampling.rounds(),
+            self.learning.batch,
+            sampling.groups(),
+            plan.sigma()
         )
     }
 }
