@@ -5,5 +5,6 @@ mod errata;
 mod factorization;
 mod golden;
 mod noise;
+mod python;
 mod sensitivity;
 mod shards;

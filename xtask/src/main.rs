@@ -6,6 +6,7 @@
 mod cargo;
 mod packages;
 mod passthrough;
+mod python;
 mod test;
 mod tidy;
 
@@ -28,6 +29,8 @@ Development tasks:
   peers                 this library beside others on the same work, in one run
   scale                 how time and memory grow with the horizon and the dimension
   report                one HTML page with the figures and the comparisons
+  python [--release] [args]
+                        the Python package: its environment, its wheel and its tests; further arguments go to pytest
   doc                   the documentation of the workspace; a warning is an error
   tidy                  the rules about the source that no compiler checks
   help                  this text
@@ -61,6 +64,12 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode> {
         ("test", words) => test::Options::parse(words).and_then(|options| test::run(&shell, options))?,
         ("statistical", filter) => cargo::statistical(&shell, filter)?,
         ("bench", rest) => cargo::bench(&shell, rest)?,
+        ("python", words) => {
+            let outcome = python::run(&shell, &python::Options::parse(words), true)?;
+            for missing in outcome.map_err(anyhow::Error::msg)? {
+                eprintln!("not run: {missing}");
+            }
+        }
         ("doc", _) => alone(task, rest).and_then(|()| cargo::doc(&shell))?,
         ("tidy", _) => alone(task, rest).and_then(|()| tidy::run(&shell))?,
         (program @ ("reproduce" | "peers" | "report" | "scale"), rest) => {
@@ -83,9 +92,19 @@ mod tests {
 
     #[test]
     fn help_names_every_task() {
-        for task in
-            ["test", "statistical", "bench", "reproduce", "peers", "scale", "report", "doc", "tidy", "help"]
-        {
+        for task in [
+            "test",
+            "statistical",
+            "bench",
+            "reproduce",
+            "peers",
+            "scale",
+            "report",
+            "python",
+            "doc",
+            "tidy",
+            "help",
+        ] {
             assert!(
                 HELP.lines().any(|line| line.trim_start().starts_with(task)),
                 "{task} is missing from the help"

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use xshell::{Shell, cmd};
 
 use crate::packages::{CHROMIUM, Need, OPENBLAS};
-use crate::{cargo, tidy};
+use crate::{cargo, python, tidy};
 
 /// How a stage ended, other than by failing.
 enum Outcome {
@@ -58,6 +58,7 @@ const STAGES: &[Stage] = &[
         command: "cargo package --workspace --allow-dirty --no-verify --quiet --exclude dp-tests --exclude dp-benches --exclude xtask",
         run: as_written,
     },
+    Stage { name: "Python package", command: "cargo xtask python", run: python_package },
     Stage { name: "documentation", command: "cargo xtask doc", run: |shell, _, _| passed(cargo::doc(shell)) },
     Stage {
         name: "pages in a browser",
@@ -109,6 +110,17 @@ fn as_written(shell: &Shell, command: &str, _: Options) -> Result<Outcome> {
     let mut words = command.split_whitespace();
     let program = words.next().unwrap_or_default();
     passed(cmd!(shell, "{program} {words...}").run().map_err(Into::into))
+}
+
+/// Builds and tests the Python package, where there is a Python.
+fn python_package(shell: &Shell, _: &str, options: Options) -> Result<Outcome> {
+    Ok(match python::run(shell, &python::Options::parse(&[]), options.may_install)? {
+        Ok(not_run) => {
+            not_run.iter().for_each(|test| eprintln!("== not run: {test}"));
+            Outcome::Passed
+        }
+        Err(missing) => Outcome::NotRun(missing),
+    })
 }
 
 /// Runs a stage that needs more than cargo; a machine without it is told what it did not check.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 use dp_mechanisms::planner::{self, Noise, Report, Request};
-use dp_mechanisms::strategy::Progress;
+use dp_mechanisms::strategy::{Progress, unwatched};
 use dp_mechanisms::{Budget, Method, Participation, Problem, Seed, StateFile, Strategy, Workload};
 
 use crate::files::{self, Files, Kind};
@@ -225,12 +225,6 @@ pub(crate) fn steps(text: &str) -> Result<usize, String> {
     }
 }
 
-/// The unit of exact measurements of numbers up to `largest`: a power of two, so that whole numbers and simple fractions
-/// are not rounded.
-pub(crate) fn grid(largest: f64) -> f64 {
-    (largest.log2().floor() - 16.0).exp2()
-}
-
 /// The largest bound of a value.
 const LARGEST_BOUND: f64 = 1e100;
 
@@ -317,9 +311,7 @@ pub(crate) fn endless_strategy(
     // Early epochs are over soon: what counts is a later one.
     let steps = first_epoch.saturating_mul(64).min(1 << 14).max(first_epoch);
     let report = evaluate(&unhurried(problem(workload, steps, participation)?))?;
-    let methods = report.strategies.iter().filter_map(|one| one.name.parse::<Method>().ok());
-    let mut endless = methods.filter(|method| method.practical_limit(participation) == usize::MAX);
-    endless.next().ok_or_else(|| Usage::error("no strategy serves this workload for ever"))
+    report.endless(participation).map_err(Usage::error)
 }
 
 /// A strategy that can be measured on live data; `auto` is the best of them for the noise that the budget asks for.
@@ -331,24 +323,15 @@ pub(crate) fn exact_strategy(
     budget: Budget,
 ) -> Result<Arc<dyn Strategy>> {
     let problem = problem(workload, steps, participation)?;
-    let methods = match name {
-        "auto" => {
-            let pure = matches!(budget.kind(), dp_mechanisms::budget::Kind::Pure { .. });
-            let noise = if pure { Noise::Laplace } else { Noise::Gaussian };
-            let report = evaluate(&Request { noise, ..unhurried(problem.clone()) })?;
-            report.strategies.iter().map(|evaluation| method(evaluation.name)).collect::<Result<_>>()?
-        }
-        _ => vec![method(name)?],
-    };
-    let mut refusal = None;
-    for method in methods {
-        let strategy = method.build(&problem).map_err(Usage::error)?;
-        match strategy.measurement() {
-            Ok(_) => return Ok(strategy),
-            Err(error) => refusal = Some(error),
-        }
+    if name != "auto" {
+        let strategy = method(name)?.build(&problem).map_err(Usage::error)?;
+        strategy.measurement().map_err(Usage::error)?;
+        return Ok(strategy);
     }
-    Err(refusal.map_or_else(|| Usage::error("no strategy serves this workload"), Usage::error))
+    let pure = matches!(budget.kind(), dp_mechanisms::budget::Kind::Pure { .. });
+    let noise = if pure { Noise::Laplace } else { Noise::Gaussian };
+    let report = evaluate(&Request { noise, ..unhurried(problem.clone()) })?;
+    report.measurable(&problem, &mut unwatched).map_err(Usage::error)
 }
 
 /// Refuses noise that cannot be kept in memory, and the `inputs` of so many steps beside it, before any of it is made.

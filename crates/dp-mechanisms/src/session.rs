@@ -178,14 +178,39 @@ impl Session {
         &self.committed
     }
 
+    /// Keeps the run in a file from now on. What was released before counts as received.
+    ///
+    /// # Errors
+    /// A file that holds a state already, a run that is kept elsewhere, staged steps, or what [`StateFile::write`] refuses; the
+    /// run is then as before.
+    pub fn keep(&mut self, file: StateFile) -> Result<()> {
+        let refuse = |reason: &str| Err(Error::State { reason: reason.to_owned() });
+        if self.file.is_some() {
+            return refuse("this run is kept in a file already; a second copy would be a second live run");
+        }
+        if file.read()?.is_some() {
+            return refuse("the file holds another run already; name a new one");
+        }
+        self.check_nothing_staged()?;
+        file.write(&self.snapshot())?;
+        self.file = Some(file);
+        self.committed.values.clear();
+        Ok(())
+    }
+
+    fn check_nothing_staged(&self) -> Result<()> {
+        if self.staged.is_empty() {
+            return Ok(());
+        }
+        Err(Error::State { reason: "staged steps must be committed first".to_owned() })
+    }
+
     /// Notes durably that the receiver has stored every release, so that none is shown again after a resume.
     ///
     /// # Errors
     /// As [`Self::commit`]; refused while steps are staged, whose releases nobody has seen.
     pub fn acknowledge(&mut self) -> Result<()> {
-        if !self.staged.is_empty() {
-            return Err(Error::State { reason: "staged steps must be committed first".to_owned() });
-        }
+        self.check_nothing_staged()?;
         if !self.committed.is_empty() {
             if let Some(file) = &self.file {
                 file.write(&self.snapshot())?;

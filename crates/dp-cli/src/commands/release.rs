@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use dp_mechanisms::{Footprint, Horizon, Participation, Plan, Relation, Session};
+use dp_mechanisms::{Footprint, Horizon, Participation, Plan, Relation, Session, exact};
 
 use crate::arguments::{self, NoiseArguments, OutputArguments, Usage};
 use crate::consumed::{self, Consumed, ROWS};
@@ -221,7 +221,7 @@ impl Release {
         let strategy =
             arguments::exact_strategy(&self.strategy, &workload, steps, self.participation, budget)?;
         let (low, high) = self.bounds;
-        let grid = self.grid.unwrap_or_else(|| arguments::grid(low.abs().max(high.abs())));
+        let grid = self.grid.unwrap_or_else(|| exact::grid(low.abs().max(high.abs())));
         Plan::exact(&strategy, footprint, budget, grid).map_err(Usage::error)
     }
 

@@ -15,6 +15,17 @@ const ENCODED_MAGNITUDE: u64 = 1 << 31;
 /// Sums of measurements stay below `2^127`, and this times them is a double.
 const LARGEST_GRID: f64 = f64::from_bits((1023 + 896) << 52);
 
+/// The unit for numbers up to `largest` where nobody asks for another: a power of two near 1/65536 of it, so that whole numbers
+/// and simple fractions are not rounded.
+///
+/// # Example
+/// ```
+/// assert_eq!(dp_mechanisms::exact::grid(1.0), 1.0 / 65_536.0);
+/// ```
+pub fn grid(largest: f64) -> f64 {
+    (largest.log2().floor() - 16.0).exp2()
+}
+
 /// The grid `value = grid · integer` with the declared bounds in its units.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Lattice {

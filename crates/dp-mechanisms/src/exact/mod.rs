@@ -35,6 +35,7 @@ mod sparse;
 mod transform;
 
 pub use integer::{ENTRY_BITS, FEWEST_BITS, IntegerStrategy, MOST_BITS};
+pub use lattice::grid;
 pub(crate) use mechanism::ExactRun;
 pub(crate) use plan::ExactPlan;
 pub use plan::NoiseParameter;

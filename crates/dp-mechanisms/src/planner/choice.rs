@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::plan::Plan;
 use crate::problem::Problem;
 use crate::sensitivity::{Footprint, Participation};
-use crate::strategy::{self, Method, Strategy};
+use crate::strategy::{self, Method, Progress, Strategy, Watch, tell, unwatched};
 use crate::workload::Workload;
 
 /// Up to this many values, [`best`] lets a strategy keep one for every step and coordinate.
@@ -67,6 +67,19 @@ impl Plan {
 /// # Errors
 /// No strategy that applies.
 pub fn best(problem: &Problem, footprint: &Footprint, dimension: u64) -> Result<Arc<dyn Strategy>> {
+    best_watched(problem, footprint, dimension, &mut unwatched)
+}
+
+/// [`best`], under the eyes of somebody who can stop it.
+///
+/// # Errors
+/// As [`best`], and [`Error::Interrupted`].
+pub fn best_watched(
+    problem: &Problem,
+    footprint: &Footprint,
+    dimension: u64,
+    watch: &mut Watch<'_>,
+) -> Result<Arc<dyn Strategy>> {
     let steps = problem.steps();
     let comfortable = dimension.saturating_mul(steps as u64) <= COMFORTABLE_MEMORY;
     let quick = steps <= GRAM_COMFORT
@@ -85,8 +98,9 @@ pub fn best(problem: &Problem, footprint: &Footprint, dimension: u64) -> Result<
         .collect();
     let cost = |method: &Method| method.effort(&problem).max(INSTANT);
     methods.sort_by(|left, right| cost(left).total_cmp(&cost(right)));
-    let evaluate = |method: Method| -> Result<(f64, Arc<dyn Strategy>)> {
-        let strategy = method.build(&problem)?;
+    let evaluate = |method: Method, watch: &mut Watch<'_>| -> Result<(f64, Arc<dyn Strategy>)> {
+        tell(watch, Progress::Evaluation)?;
+        let strategy = method.build_watched(&problem, watch)?;
         strategy::check_columns(strategy.as_ref(), footprint)?;
         let sensitivity =
             footprint.squared_sensitivity(|participation| strategy.sensitivity(participation))?;
@@ -99,7 +113,11 @@ pub fn best(problem: &Problem, footprint: &Footprint, dimension: u64) -> Result<
     let mut best: Option<(f64, Arc<dyn Strategy>)> = None;
     for method in methods {
         // What does not serve the workload or the footprint is no candidate.
-        let Ok((error, strategy)) = evaluate(method) else { continue };
+        let (error, strategy) = match evaluate(method, watch) {
+            Ok(found) => found,
+            Err(Error::Interrupted) => return Err(Error::Interrupted),
+            Err(_) => continue,
+        };
         if best.as_ref().is_none_or(|(least, _)| error < *least) {
             best = Some((error, strategy));
         }

@@ -15,10 +15,10 @@ use serde::Serialize;
 
 use crate::error::{Error, Result, check_count};
 use crate::problem::{Metric, Problem};
-use crate::sensitivity::Sensitivity;
+use crate::sensitivity::{Participation, Sensitivity};
 use crate::strategy::{Method, Progress, RowNorms, Strategy, Watch, tell, unwatched};
 
-pub use choice::{COMFORTABLE_MEMORY, best, for_footprint, main_participation};
+pub use choice::{COMFORTABLE_MEMORY, best, best_watched, for_footprint, main_participation};
 pub(crate) use floor::lower_bounds;
 
 /// What is asked of the planner.
@@ -136,6 +136,42 @@ pub struct Report {
     /// The best one, built.
     #[serde(skip)]
     pub strategy: Arc<dyn Strategy>,
+}
+
+impl Report {
+    /// The best of the strategies that can be measured on live data, for exact plans; the problem is the one of the request.
+    ///
+    /// # Errors
+    /// No strategy that can be, or [`Error::Interrupted`].
+    pub fn measurable(&self, problem: &Problem, watch: &mut Watch<'_>) -> Result<Arc<dyn Strategy>> {
+        let mut refusal = Error::Empty { what: "the list of strategies that can be measured on live data" };
+        for one in &self.strategies {
+            let strategy = if one.name == self.chosen {
+                Arc::clone(&self.strategy)
+            } else {
+                one.name.parse::<Method>()?.build_watched(problem, watch)?
+            };
+            match strategy.measurement() {
+                Ok(_) => return Ok(strategy),
+                Err(error) => refusal = error,
+            }
+        }
+        Err(refusal)
+    }
+
+    /// The best of the methods that can be built for any number of steps, for epochs that double for ever.
+    ///
+    /// # Errors
+    /// No such method among the strategies.
+    pub fn endless(&self, participation: Participation) -> Result<Method> {
+        let methods = self.strategies.iter().filter_map(|one| one.name.parse::<Method>().ok());
+        let mut endless = methods.filter(|method| method.practical_limit(participation) == usize::MAX);
+        endless.next().ok_or_else(|| Error::NotApplicable {
+            strategy: "auto",
+            workload: self.workload.clone(),
+            reason: "no strategy serves this workload for ever",
+        })
+    }
 }
 
 /// Evaluates the strategies and picks the best.
@@ -325,7 +361,7 @@ fn evaluate_one(
 mod tests {
     use super::*;
     use crate::budget::Budget;
-    use crate::sensitivity::{Footprint, Participation, Relation, Term};
+    use crate::sensitivity::{Footprint, Relation, Term};
     use crate::strategy::Measurement;
     use crate::workload::Workload;
 

@@ -322,3 +322,35 @@ fn hidden_releases_are_not_printed() {
         assert!(!text.contains(&format!("{value:.4}")), "{text}");
     }
 }
+
+#[test]
+fn a_run_is_kept_from_any_step_on_and_in_one_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| StateFile::open(&directory.path().join(name), None).unwrap();
+    let step = |session: &mut Session| {
+        session.stage(&[1.0, 0.5]).unwrap();
+        session.commit().unwrap().iter().next().unwrap().1.to_vec()
+    };
+    let mut whole = Session::open(plan(6), Seed::reproducible(5), None).unwrap();
+    let expected: Vec<Vec<f64>> = (0..4).map(|_| step(&mut whole)).collect();
+    let mut session = Session::open(plan(6), Seed::reproducible(5), None).unwrap();
+    let mut released = vec![step(&mut session)];
+    session.stage(&[0.0, 0.0]).unwrap();
+    assert!(session.keep(file("early")).is_err(), "a staged step is nobody's yet");
+    drop(session);
+    let mut session = Session::open(plan(6), Seed::reproducible(5), None).unwrap();
+    step(&mut session);
+    session.keep(file("state")).unwrap();
+    assert!(session.is_durable() && session.last_committed().is_empty());
+    assert!(session.keep(file("second")).is_err(), "two files would be two live runs");
+    released.push(step(&mut session));
+    drop(session);
+    let mut session = Session::open(plan(6), Seed::reproducible(5), Some(file("state"))).unwrap();
+    assert_eq!((session.step(), session.last_committed().len()), (2, 1));
+    released.push(step(&mut session));
+    released.push(step(&mut session));
+    assert_eq!(released, expected);
+    drop(session);
+    let mut other = Session::open(plan(6), Seed::reproducible(5), None).unwrap();
+    assert!(other.keep(file("state")).is_err(), "it holds a run already");
+}

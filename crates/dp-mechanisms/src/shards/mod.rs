@@ -25,12 +25,14 @@ mod set;
 use std::fmt;
 use std::ops::Range;
 
+use dp_linalg::rational::Sample;
 use rayon::prelude::*;
 use zeroize::Zeroizing;
 
 use crate::error::{Error, Result};
 use crate::noise::{Precision, Seed, ShardedNoise, TILE};
 use crate::plan::Plan;
+use crate::sensitivity::Domain;
 use ahead::Ahead;
 use record::Files;
 pub use set::ShardSet;
@@ -107,17 +109,8 @@ impl NoiseShard {
     /// before with another input ([`Error::State`]); a record that cannot be written. The output is then untouched and the
     /// shard as before.
     pub fn release(&mut self, sum: &[f64], out: &mut [f32]) -> Result<usize> {
-        if self.step >= self.plan.steps() {
-            return Err(Error::HorizonReached { horizon: self.plan.steps() });
-        }
-        for (what, actual) in [("the sum of a shard", sum.len()), ("the output of a shard", out.len())] {
-            if actual != self.range.len() {
-                return Err(Error::Dimension { what, expected: self.range.len(), actual });
-            }
-        }
-        if let Some(index) = sum.par_iter().position_first(|value| !value.is_finite()) {
-            return Err(Error::NonFiniteInput { step: self.step + 1, index, value: sum[index] });
-        }
+        self.check_step(&[("the sum of a shard", sum.len()), ("the output of a shard", out.len())])?;
+        self.check_finite(sum)?;
         self.plan.footprint().domain().check(self.step + 1, sum)?;
         let noise = self.noise.row()?;
         if let Some(files) = &mut self.files {
@@ -134,6 +127,58 @@ impl NoiseShard {
         self.noise.use_up();
         self.step += 1;
         Ok(self.step)
+    }
+
+    /// [`NoiseShard::release`] in place, in the precision of the values: the noise is added in double precision, and the result
+    /// rounded once. Values in single precision come out as `release` would have made them.
+    ///
+    /// # Errors
+    /// As [`NoiseShard::release`]; the values are then untouched.
+    pub fn release_in_place<T: Sample>(&mut self, values: &mut [T]) -> Result<usize> {
+        self.check_step(&[("the sum of a shard", values.len())])?;
+        self.check_finite(values)?;
+        let domain = self.plan.footprint().domain();
+        let noise = self.noise.row()?;
+        // What is not kept, and bounded by its encoding alone, is looked at by nothing else.
+        if self.files.is_some() || domain != Domain::Encoded {
+            let sum: Zeroizing<Vec<f64>> =
+                Zeroizing::new(values.par_iter().map(|value| value.to_f64()).collect());
+            domain.check(self.step + 1, &sum)?;
+            if let Some(files) = &mut self.files {
+                files.note(self.step + 1, self.range.start, &sum)?;
+            }
+        }
+        let sigma = self.plan.sigma();
+        values.par_chunks_mut(TILE).zip(noise.par_chunks(TILE)).for_each(|(values, noise)| {
+            for (value, noise) in values.iter_mut().zip(noise) {
+                *value = T::from_f64(value.to_f64() + sigma * noise);
+            }
+        });
+        self.noise.use_up();
+        self.step += 1;
+        Ok(self.step)
+    }
+
+    /// Refuses a step past the horizon, and vectors that are not as long as the range.
+    fn check_step(&self, lengths: &[(&'static str, usize)]) -> Result<()> {
+        if self.step >= self.plan.steps() {
+            return Err(Error::HorizonReached { horizon: self.plan.steps() });
+        }
+        for &(what, actual) in lengths {
+            if actual != self.range.len() {
+                return Err(Error::Dimension { what, expected: self.range.len(), actual });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_finite<T: Sample>(&self, values: &[T]) -> Result<()> {
+        match values.par_iter().position_first(|value| !value.to_f64().is_finite()) {
+            Some(index) => {
+                Err(Error::NonFiniteInput { step: self.step + 1, index, value: values[index].to_f64() })
+            }
+            None => Ok(()),
+        }
     }
 
     /// Starts to make the noise of the next step on other cores and returns at once; [`NoiseShard::release`] then finds it

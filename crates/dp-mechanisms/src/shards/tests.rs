@@ -300,3 +300,50 @@ fn noise_that_cannot_fit_in_memory_or_be_kept_is_refused_with_its_size() {
         assert!(matches!(set.shard(0), Err(Error::NotApplicable { .. })), "{name}");
     }
 }
+
+#[test]
+fn in_place_is_the_same_release_in_either_precision() {
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["blt", "sqrt"] {
+        let plan = plan(name);
+        let all = || NoiseShard::in_memory(&plan, DIMENSION, 1, Seed::reproducible(5)).unwrap().remove(0);
+        let (mut apart, mut single, mut double) = (all(), all(), all());
+        for step in 1..=STEPS {
+            // Sums that single precision holds.
+            let sum: Vec<f64> =
+                sum(&(0..DIMENSION), step).iter().map(|value| f64::from(*value as f32)).collect();
+            let mut out = vec![0.0_f32; DIMENSION];
+            apart.release(&sum, &mut out).unwrap();
+            let mut values: Vec<f32> = sum.iter().map(|value| *value as f32).collect();
+            assert_eq!(single.release_in_place(&mut values), Ok(step));
+            assert_eq!(values, out, "{name}");
+            let mut values = sum.clone();
+            assert_eq!(double.release_in_place(&mut values), Ok(step));
+            assert!(values.iter().zip(&out).all(|(double, single)| *double as f32 == *single), "{name}");
+            assert!(values.iter().any(|value| f64::from(*value as f32) != *value), "not rounded");
+        }
+        assert!(matches!(
+            single.release_in_place(&mut [0.0_f32; DIMENSION]),
+            Err(Error::HorizonReached { .. })
+        ));
+    }
+    // A kept shard remembers what it answered in place as well, and refused values stay as they are.
+    let plan = plan("blt");
+    let set =
+        ShardSet::create(&directory.path().join("set"), &plan, 40, &[0..40], Seed::reproducible(5)).unwrap();
+    let mut shard = set.shard(0).unwrap();
+    let mut values = [f32::NAN; 40];
+    assert!(matches!(shard.release_in_place(&mut values), Err(Error::NonFiniteInput { index: 0, .. })));
+    assert!(values.iter().all(|value| value.is_nan()));
+    assert!(matches!(shard.release_in_place(&mut [0.0_f64; 39]), Err(Error::Dimension { .. })));
+    let mut first = [0.5_f32; 40];
+    shard.release_in_place(&mut first).unwrap();
+    drop(shard);
+    let mut shard = set.shard(0).unwrap();
+    let mut other = [0.25_f32; 40];
+    assert!(reason(shard.release_in_place(&mut other)).contains("for another input"));
+    assert_eq!(other, [0.25; 40]);
+    let mut again = [0.5_f32; 40];
+    shard.release_in_place(&mut again).unwrap();
+    assert_eq!(again, first);
+}

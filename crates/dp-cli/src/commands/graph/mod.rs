@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use dp_apps::graph::{CutEncoding, EdgeUpdate, FunctionStream, GraphFunction, VertexPairs, degree_histogram};
-use dp_mechanisms::{Footprint, Participation, Plan, Relation, Session, Workload};
+use dp_mechanisms::{Footprint, Participation, Plan, Relation, Session, Workload, exact};
 
 use self::updates::{Batch, Batches};
 use crate::arguments::{self, NoiseArguments, OutputArguments, Usage};
@@ -343,7 +343,7 @@ impl Encoder {
 
     /// The unit of exact measurements: counts are whole numbers, and weights fractions of the largest.
     fn grid(&self) -> f64 {
-        self.weighted().map_or(1.0, |(low, high)| arguments::grid(low.abs().max(high.abs())))
+        self.weighted().map_or(1.0, |(low, high)| exact::grid(low.abs().max(high.abs())))
     }
 
     /// The bounds of the weights, if they are more than counted.

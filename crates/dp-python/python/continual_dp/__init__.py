@@ -1,0 +1,92 @@
+"""Differential privacy under continual observation.
+
+Publish a statistic after every step, or train a model, under one promise for all of it::
+
+    plan = continual_dp.plan("count", steps=365, bounds=(0, 1), relation="zero-out", epsilon=1, delta=1e-6)
+    with continual_dp.Release(plan) as release:
+        for visits in days:
+            print(release.step(visits))
+
+============================  =================================================================
+``plan``, ``compare``         the best strategy for a statistic, and how good any can be
+``calibrate``, ``account``    how much noise a budget demands, and what noise promises
+``Release``                   a published statistic, step by step, in exact integers
+``Histogram``                 counts of items of a known universe
+``Discovery``                 counts of items that nobody knows beforehand
+``Substrings``, ``Episodes``  counts of patterns in a stream of letters
+``Noise``                     correlated noise, added in place to sums of clipped vectors
+``PrivateGradients``          gradients of people in, noisy sums out
+============================  =================================================================
+"""
+
+from ._core import (
+    Accountant,
+    Bracket,
+    Calibration,
+    Comparison,
+    Counts,
+    Discovery,
+    Episodes,
+    Histogram,
+    Noise,
+    Plan,
+    PrivateGradients,
+    Release,
+    Stream,
+    Substrings,
+    __version__,
+    account,
+    calibrate,
+    compare,
+    plan,
+)
+from ._errors import (
+    ClosedError,
+    ContinualError,
+    DescriptionError,
+    EntropyError,
+    FileError,
+    HorizonError,
+    InputError,
+    InternalError,
+    KindError,
+    LimitError,
+    NotApplicableError,
+    NotPrivateWarning,
+    StateError,
+)
+
+__all__ = [
+    "Accountant",
+    "Bracket",
+    "Calibration",
+    "ClosedError",
+    "Comparison",
+    "ContinualError",
+    "Counts",
+    "DescriptionError",
+    "Discovery",
+    "EntropyError",
+    "Episodes",
+    "FileError",
+    "Histogram",
+    "HorizonError",
+    "InputError",
+    "InternalError",
+    "KindError",
+    "LimitError",
+    "Noise",
+    "NotApplicableError",
+    "NotPrivateWarning",
+    "Plan",
+    "PrivateGradients",
+    "Release",
+    "StateError",
+    "Stream",
+    "Substrings",
+    "__version__",
+    "account",
+    "calibrate",
+    "compare",
+    "plan",
+]

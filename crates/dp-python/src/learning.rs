@@ -1,0 +1,422 @@
+//! Learning: noise on sums of clipped vectors, in place; and gradients that are clipped, summed and noised here.
+
+use std::path::PathBuf;
+
+use dp_ftrl::{Clipping, DurableGradients, PrivateGradients as Volatile, gradients};
+use dp_mechanisms::noise::ShardedNoise;
+use dp_mechanisms::shards::{NoiseShard, ShardSet};
+use dp_mechanisms::{Origin, StateFile};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use crate::arguments;
+use crate::arrays::{self, Readable, Writable};
+use crate::errors::Refusal;
+use crate::live::{Held, Live, detached};
+use crate::plan::Plan;
+
+/// The norm to which the vectors of a plan are clipped, and their number of coordinates.
+fn clipped(plan: &Plan) -> Result<(f64, usize), Refusal> {
+    match plan.clip {
+        Some(norm) => Ok((norm, plan.core().dimension()?)),
+        None => Err(Refusal::input(
+            "plan is one for published statistics; plan with clip=… and dimension=… for sums of clipped vectors",
+        )),
+    }
+}
+
+/// Correlated noise for sums of clipped vectors, added in place to any writable buffer of float32 or float64.
+///
+/// Made of a :class:`Plan` with ``clip``: the caller promises that every step is a sum of vectors, one a person, each clipped
+/// to that norm (:class:`PrivateGradients` does it itself). The sum of a step is taken once; the noise of all steps together
+/// keeps the budget.
+///
+/// >>> import continual_dp as cdp, numpy as np
+/// >>> plan = cdp.plan("momentum:0.9", steps=100, clip=1.0, dimension=10_000, relation="zero-out", epsilon=8, delta=1e-6)
+/// >>> noise = cdp.Noise(plan)
+/// >>> gradient = np.zeros(10_000, dtype=np.float32)
+/// >>> noise.add(gradient)
+/// 1
+/// >>> bool(gradient.std() > 0.1)
+/// True
+#[pyclass(extends = Live, frozen, module = "continual_dp")]
+pub(crate) struct Noise {
+    plan: Py<Plan>,
+    range: (usize, usize),
+    held: Held<NoiseShard>,
+}
+
+impl Noise {
+    fn around(py: Python<'_>, plan: &Py<Plan>, shard: NoiseShard) -> PyResult<Py<Self>> {
+        let range = (shard.range().start, shard.range().end);
+        let noise = Self { plan: plan.clone_ref(py), range, held: Held::new("noise", shard) };
+        Py::new(py, PyClassInitializer::from(Live).add_subclass(noise))
+    }
+}
+
+#[pymethods]
+impl Noise {
+    #[new]
+    #[pyo3(signature = (plan, *, reproducible_seed=None))]
+    fn new(py: Python<'_>, plan: Py<Plan>, reproducible_seed: Option<u64>) -> PyResult<Py<Self>> {
+        let (_, dimension) = clipped(plan.get())?;
+        let seed = arguments::seed(py, reproducible_seed)?;
+        let mut shards = detached(py, || NoiseShard::in_memory(plan.get().core(), dimension, 1, seed))?;
+        Self::around(py, &plan, shards.remove(0))
+    }
+
+    /// The same noise in ``count`` parts, each for a range of coordinates; fewer where there are not so many coordinates.
+    ///
+    /// >>> import continual_dp as cdp
+    /// >>> plan = cdp.plan("count", steps=9, clip=1.0, dimension=10_000, relation="zero-out", rho=1)
+    /// >>> [part.range for part in cdp.Noise.shards(plan, 2)]
+    /// [(0, 8192), (8192, 10000)]
+    #[staticmethod]
+    #[pyo3(signature = (plan, count, *, reproducible_seed=None))]
+    fn shards(
+        py: Python<'_>,
+        plan: Py<Plan>,
+        count: usize,
+        reproducible_seed: Option<u64>,
+    ) -> PyResult<Vec<Py<Self>>> {
+        let (_, dimension) = clipped(plan.get())?;
+        let seed = arguments::seed(py, reproducible_seed)?;
+        let shards = detached(py, || NoiseShard::in_memory(plan.get().core(), dimension, count, seed))?;
+        shards.into_iter().map(|shard| Self::around(py, &plan, shard)).collect()
+    }
+
+    /// Begins noise that is kept in a new directory, in ``count`` parts that :meth:`open` opens, here or on other machines.
+    ///
+    /// >>> import continual_dp as cdp, numpy as np, os, tempfile
+    /// >>> plan = cdp.plan("count", steps=9, clip=1.0, dimension=100, relation="zero-out", rho=1)
+    /// >>> place = os.path.join(tempfile.mkdtemp(), "noise")
+    /// >>> cdp.Noise.create(place, plan)
+    /// 1
+    /// >>> with cdp.Noise.open(place, plan) as noise:
+    /// ...     step = noise.add(np.zeros(100))
+    /// ...     saved = noise.checkpoint()
+    /// >>> cdp.Noise.open(place, plan).done
+    /// 1
+    #[staticmethod]
+    #[pyo3(signature = (directory, plan, count=1, *, reproducible_seed=None))]
+    fn create(
+        py: Python<'_>,
+        directory: PathBuf,
+        plan: Py<Plan>,
+        count: usize,
+        reproducible_seed: Option<u64>,
+    ) -> PyResult<usize> {
+        let (_, dimension) = clipped(plan.get())?;
+        let seed = arguments::seed(py, reproducible_seed)?;
+        detached(py, || {
+            let ranges = ShardedNoise::cuts(dimension, count)?;
+            ShardSet::create(&directory, plan.get().core(), dimension, &ranges, seed)?;
+            Ok::<_, Refusal>(ranges.len())
+        })
+    }
+
+    /// Goes on with a part of the noise in a directory, from its last checkpoint.
+    #[staticmethod]
+    #[pyo3(signature = (directory, plan, shard=0))]
+    fn open(py: Python<'_>, directory: PathBuf, plan: Py<Plan>, shard: usize) -> PyResult<Py<Self>> {
+        let (_, dimension) = clipped(plan.get())?;
+        let (held, origin) = detached(py, || {
+            let core = plan.get().core().clone().of_dimension(dimension)?;
+            let set = ShardSet::open(&directory, &core)?;
+            Ok::<_, Refusal>((set.shard(shard)?, set.origin()))
+        })?;
+        if origin == Origin::Reproducible {
+            arguments::warn_not_private(py)?;
+        }
+        Self::around(py, &plan, held)
+    }
+
+    /// Adds the noise of the next step to the sum of that step, in place, and returns the step, counted from 1.
+    ///
+    /// ``sum`` is a contiguous writable buffer of float32 or float64 with as many values as :attr:`range`, of any shape:
+    /// a numpy array, or whatever shares its memory through the buffer protocol or DLPack, such as a torch tensor.
+    fn add(&self, py: Python<'_>, sum: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let mut sum = arrays::writable("sum", sum)?;
+        match &mut sum {
+            Writable::Single(array) => {
+                let values = arrays::slice_mut("sum", array)?;
+                self.held.with(py, |shard| shard.release_in_place(values))
+            }
+            Writable::Double(array) => {
+                let values = arrays::slice_mut("sum", array)?;
+                self.held.with(py, |shard| shard.release_in_place(values))
+            }
+        }
+    }
+
+    /// Begins to make the noise of the next step on other cores, and returns at once.
+    fn prepare(&self, py: Python<'_>) -> PyResult<()> {
+        self.held.with(py, |shard| {
+            shard.prepare();
+            Ok::<_, Refusal>(())
+        })
+    }
+
+    /// Moves on without answering, until so many steps are behind: for steps whose results are in a model already.
+    fn skip_to(&self, py: Python<'_>, step: usize) -> PyResult<()> {
+        self.held.with(py, |shard| shard.skip_to(step))
+    }
+
+    /// Writes where the noise stands to its directory, and returns the step.
+    fn checkpoint(&self, py: Python<'_>) -> PyResult<usize> {
+        self.held.with(py, NoiseShard::checkpoint)
+    }
+
+    /// The plan.
+    #[getter]
+    fn plan(&self, py: Python<'_>) -> Py<Plan> {
+        self.plan.clone_ref(py)
+    }
+
+    /// The coordinates of this part: the first, and the one behind the last.
+    #[getter]
+    fn range(&self) -> (usize, usize) {
+        self.range
+    }
+
+    /// The number of steps behind.
+    #[getter]
+    fn done(&self, py: Python<'_>) -> PyResult<usize> {
+        self.held.with(py, |shard| Ok::<_, Refusal>(shard.step()))
+    }
+
+    /// The number of steps that somebody may have seen; those behind :attr:`done` are answered again for the same sum only.
+    #[getter]
+    fn answered(&self, py: Python<'_>) -> PyResult<usize> {
+        self.held.with(py, |shard| Ok::<_, Refusal>(shard.answered()))
+    }
+
+    /// Whether it was closed.
+    #[getter]
+    fn closed(&self, py: Python<'_>) -> bool {
+        self.held.is_closed(py)
+    }
+
+    /// Wipes the noise from memory and unlocks its files.
+    fn close(&self, py: Python<'_>) {
+        self.held.close(py);
+    }
+
+    fn __enter__(this: Py<Self>) -> Py<Self> {
+        this
+    }
+
+    #[pyo3(signature = (*_arguments))]
+    fn __exit__(&self, py: Python<'_>, _arguments: &Bound<'_, PyTuple>) {
+        self.close(py);
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        if self.closed(py) {
+            return Ok("Noise(closed)".to_owned());
+        }
+        let (first, end) = self.range;
+        Ok(format!("Noise(coordinates {first} to {end}, {} steps done)", self.done(py)?))
+    }
+}
+
+/// Gradients of people, clipped, summed and given their noise: what an optimizer may see.
+///
+/// Add the gradient of every person of a batch, then :meth:`finish` it. Made of a :class:`Plan` with ``clip``; with ``state``,
+/// every noisy sum is sealed in that file before it is returned, and a run goes on there.
+///
+/// >>> import continual_dp as cdp, numpy as np
+/// >>> plan = cdp.plan("count", steps=10, clip=1.0, dimension=3, relation="zero-out", rho=1e6)
+/// >>> gradients = cdp.PrivateGradients(plan)
+/// >>> gradients.add_many(np.array([[3.0, 4.0, 0.0], [0.0, 0.5, 0.0]]))   # one row a person
+/// >>> np.allclose(gradients.finish(), [0.6, 1.3, 0.0], atol=0.05)
+/// True
+#[pyclass(extends = Live, frozen, module = "continual_dp")]
+pub(crate) struct PrivateGradients {
+    plan: Py<Plan>,
+    dimension: usize,
+    held: Held<Gradients>,
+}
+
+enum Gradients {
+    Volatile(Box<Volatile>),
+    Durable(Box<DurableGradients>),
+}
+
+impl Gradients {
+    fn add(&mut self, gradient: &[f64]) -> dp_ftrl::Result<()> {
+        match self {
+            Self::Volatile(inner) => inner.add(gradient),
+            Self::Durable(inner) => inner.add(gradient),
+        }
+    }
+
+    fn finish(&mut self, out: &mut [f64]) -> dp_ftrl::Result<()> {
+        match self {
+            Self::Volatile(inner) => inner.finish(out).map(drop),
+            Self::Durable(inner) => inner.finish(out).map(drop),
+        }
+    }
+
+    fn step(&self) -> usize {
+        match self {
+            Self::Volatile(inner) => inner.step(),
+            Self::Durable(inner) => inner.step(),
+        }
+    }
+}
+
+#[pymethods]
+impl PrivateGradients {
+    #[new]
+    #[pyo3(signature = (plan, *, state=None, key=None, reproducible_seed=None))]
+    fn new(
+        py: Python<'_>,
+        plan: Py<Plan>,
+        state: Option<PathBuf>,
+        key: Option<PathBuf>,
+        reproducible_seed: Option<u64>,
+    ) -> PyResult<Py<Self>> {
+        let (norm, dimension) = clipped(plan.get())?;
+        let seed = arguments::seed(py, reproducible_seed)?;
+        let core = plan.get().core();
+        let held = detached(py, || {
+            let clipping = Clipping::flat(norm)?;
+            let (relation, budget) = (core.footprint().relation(), *core.budget());
+            let participation = dp_mechanisms::planner::main_participation(core.footprint());
+            let strategy = core.strategy().clone();
+            Ok::<_, Refusal>(match state {
+                None => Gradients::Volatile(Box::new(Volatile::new(
+                    strategy,
+                    clipping,
+                    dimension,
+                    relation,
+                    participation,
+                    budget,
+                    seed,
+                )?)),
+                Some(path) => {
+                    let plan = gradients::plan(strategy, &clipping, relation, participation, budget)?;
+                    let file = StateFile::open(&path, key.as_deref())?;
+                    Gradients::Durable(Box::new(DurableGradients::open(
+                        plan, clipping, dimension, file, seed,
+                    )?))
+                }
+            })
+        })?;
+        let gradients = Self { plan, dimension, held: Held::new("batch of gradients", held) };
+        Py::new(py, PyClassInitializer::from(Live).add_subclass(gradients))
+    }
+
+    /// Clips the gradient of one person into the batch.
+    fn add(&self, py: Python<'_>, gradient: &Bound<'_, PyAny>) -> PyResult<()> {
+        let array = arrays::doubles("gradient", gradient)?;
+        arrays::check_shape("gradient", &array, &[&[self.dimension]])?;
+        let values = arrays::slice("gradient", &array)?;
+        self.held.with(py, |gradients| gradients.add(values))
+    }
+
+    /// Clips the gradients of several people into the batch: one row each, in float32 or float64. All of them, or none.
+    fn add_many(&self, py: Python<'_>, gradients: &Bound<'_, PyAny>) -> PyResult<()> {
+        let array = arrays::readable("gradients", gradients)?;
+        let shape = array.shape().to_vec();
+        if shape.len() != 2 || shape[1] != self.dimension {
+            return Err(Refusal::input(format!(
+                "gradients has shape {shape:?}, but one row of {} values for each person is needed",
+                self.dimension
+            ))
+            .into());
+        }
+        let dimension = self.dimension;
+        let refuse = |row: usize| {
+            Refusal::input(format!(
+                "row {row} of gradients holds NaN or an infinity; only finite values are accepted"
+            ))
+        };
+        match &array {
+            Readable::Single(array) => {
+                let values = arrays::slice("gradients", array)?;
+                self.held.with(py, |gradients| {
+                    if let Some(at) = values.iter().position(|value| !value.is_finite()) {
+                        return Err(refuse(at / dimension));
+                    }
+                    let mut row = vec![0.0; dimension];
+                    for values in values.chunks_exact(dimension) {
+                        row.iter_mut().zip(values).for_each(|(row, value)| *row = f64::from(*value));
+                        gradients.add(&row)?;
+                    }
+                    row.fill(0.0);
+                    Ok(())
+                })
+            }
+            Readable::Double(array) => {
+                let values = arrays::slice("gradients", array)?;
+                self.held.with(py, |gradients| {
+                    if let Some(at) = values.iter().position(|value| !value.is_finite()) {
+                        return Err(refuse(at / dimension));
+                    }
+                    values
+                        .chunks_exact(dimension)
+                        .try_for_each(|row| gradients.add(row))
+                        .map_err(Refusal::from)
+                })
+            }
+        }
+    }
+
+    /// The noisy sum of the batch, as an array of float64; the next batch begins. Divide by a public number only.
+    fn finish<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let mut out = vec![0.0; self.dimension];
+        self.held.with(py, |gradients| gradients.finish(&mut out))?;
+        Ok(arrays::array(py, out))
+    }
+
+    /// The noisy sum of the last finished batch once more, where there is a state: a crash may have come before it was used.
+    fn last_finished<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let mut out = vec![0.0; self.dimension];
+        let found = self.held.with(py, |gradients| match gradients {
+            Gradients::Volatile(_) => Ok(None),
+            Gradients::Durable(inner) => inner.last_finished(&mut out),
+        })?;
+        Ok(found.map(|_| arrays::array(py, out)))
+    }
+
+    /// The plan.
+    #[getter]
+    fn plan(&self, py: Python<'_>) -> Py<Plan> {
+        self.plan.clone_ref(py)
+    }
+
+    /// The number of finished batches.
+    #[getter]
+    fn done(&self, py: Python<'_>) -> PyResult<usize> {
+        self.held.with(py, |gradients| Ok::<_, Refusal>(gradients.step()))
+    }
+
+    /// Whether it was closed.
+    #[getter]
+    fn closed(&self, py: Python<'_>) -> bool {
+        self.held.is_closed(py)
+    }
+
+    /// Wipes the batch and the noise from memory and unlocks the state.
+    fn close(&self, py: Python<'_>) {
+        self.held.close(py);
+    }
+
+    fn __enter__(this: Py<Self>) -> Py<Self> {
+        this
+    }
+
+    #[pyo3(signature = (*_arguments))]
+    fn __exit__(&self, py: Python<'_>, _arguments: &Bound<'_, PyTuple>) {
+        self.close(py);
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        if self.closed(py) {
+            return Ok("PrivateGradients(closed)".to_owned());
+        }
+        Ok(format!("PrivateGradients({} coordinates, {} batches done)", self.dimension, self.done(py)?))
+    }
+}

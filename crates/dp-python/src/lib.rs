@@ -1,0 +1,53 @@
+//! The Python package `continual_dp`: a thin border in front of the libraries.
+//!
+//! | module | owns |
+//! |---|---|
+//! | `errors` | the libraries' refusals as Python exceptions, without anybody's data |
+//! | `live` | objects that must not be copied, and every call that leaves the interpreter |
+//! | `arguments` | words and numbers of Python as values of the libraries |
+//! | `arrays` | arrays in and out, without copying where that is possible |
+//! | `plan` | planning, comparing, calibrating |
+//! | `account` | how private many steps are together |
+//! | `counts` | items, substrings and episodes, of which many are counted at once |
+//! | `learning` | noise in place, and private gradients |
+//! | `release` | the live release of a statistic, or of several |
+//!
+//! Nothing here computes noise or privacy. Python code under `python/continual_dp` holds the exceptions, the types and what
+//! is made for other packages.
+
+// Documentation of what Python sees is written for Python.
+#![allow(clippy::doc_link_with_quotes)]
+
+mod account;
+mod arguments;
+mod arrays;
+mod counts;
+mod errors;
+mod learning;
+mod live;
+mod plan;
+mod release;
+
+/// The compiled part of `continual_dp`.
+#[pyo3::pymodule]
+mod _core {
+    #[pymodule_export]
+    use crate::account::{Accountant, Bracket, account};
+    #[pymodule_export]
+    use crate::counts::{Counts, Discovery, Episodes, Histogram, Substrings};
+    #[pymodule_export]
+    use crate::learning::{Noise, PrivateGradients};
+    #[pymodule_export]
+    use crate::live::Live;
+    #[pymodule_export]
+    use crate::plan::{Calibration, Comparison, Plan, calibrate, compare, plan};
+    #[pymodule_export]
+    use crate::release::{Release, Stream};
+
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}
