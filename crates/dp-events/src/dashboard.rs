@@ -1,25 +1,26 @@
 //! A run: rows in, steps closed by the clock, numbers published.
 
-use dp_mechanisms::{Mechanism, Seed};
-use zeroize::{Zeroize, Zeroizing};
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use zeroize::Zeroizing;
 
 use crate::consumed::Consumed;
-use crate::encoding::Encoding;
 use crate::error::{Error, Result};
-use crate::intake::Intake;
-use crate::ledger::Entry;
+use crate::intake::{Intake, Parser};
+use crate::ledger::{Entry, Ledger};
 use crate::people::HashKey;
 use crate::plan::{self, Planned};
 use crate::publish;
+use crate::releases::Releases;
 use crate::rows;
 use crate::spec::Spec;
-use crate::state::{self, Contents, Folder, Header, Kept, Randomness};
-use crate::statistics::{Number, Statistics};
+use crate::state::{self, Contents, Folder, Header, Randomness};
 
 /// A dashboard: its description, and the plan that follows from it.
 pub struct Dashboard {
-    spec: Spec,
-    planned: Vec<Planned>,
+    spec: Arc<Spec>,
+    planned: OnceLock<Arc<[Planned]>>,
 }
 
 /// What a run did, as far as the clock alone decides it.
@@ -40,14 +41,34 @@ pub struct Finding {
     pub mistake: crate::Mistake,
 }
 
+/// What going on with another description means.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Change {
+    /// What is different, field by field, in sentences.
+    pub differences: Vec<String>,
+    /// The number of steps that are published under the description so far.
+    pub published: usize,
+    /// What has been spent.
+    pub before: Ledger,
+    /// What is spent in all once the change is made.
+    pub after: Ledger,
+}
+
+/// A run between reading the state and writing it.
+struct Running {
+    header: Header,
+    releases: Releases,
+    intake: Intake,
+    consumed: Consumed,
+}
+
 impl Dashboard {
-    /// Plans a description.
+    /// A dashboard of a description. Nothing is planned until it is needed.
     ///
     /// # Errors
-    /// What calibration refuses.
+    /// None at present; a description has been checked already.
     pub fn new(spec: Spec) -> Result<Self> {
-        let planned = plan::plan(&spec)?;
-        Ok(Self { spec, planned })
+        Ok(Self { spec: Arc::new(spec), planned: OnceLock::new() })
     }
 
     /// The description.
@@ -55,67 +76,93 @@ impl Dashboard {
         &self.spec
     }
 
-    /// The releases as they are planned.
-    pub fn planned(&self) -> &[Planned] {
-        &self.planned
+    /// The releases as they are planned for all steps, fitted by the first call.
+    ///
+    /// # Errors
+    /// What calibration refuses.
+    pub fn planned(&self) -> Result<&Arc<[Planned]>> {
+        if let Some(planned) = self.planned.get() {
+            return Ok(planned);
+        }
+        let planned: Arc<[Planned]> = plan::plan(&self.spec, 0)?.into();
+        Ok(self.planned.get_or_init(|| planned))
     }
 
     /// Reads what is new, closes every step that is over at an instant (in nanoseconds since 1970), and publishes.
     ///
     /// # Privacy
-    /// The number, times and names of what is published depend on the description and the clock alone. A new state is sealed
-    /// before any of it is published, and what is published is a function of the sealed state.
+    /// The number, times and names of what is published depend on the description and the clock alone (and, where keys are
+    /// found in the rows, on what is published). A new state is sealed before any of it is published, and what is published is a
+    /// function of the sealed state.
+    ///
+    /// # Complexity
+    /// Reading the files, and making the noise of all steps so far. Strategies are fitted by the first run only.
     ///
     /// # Errors
     /// Files that cannot be read, a past that changed, a state of another description; nothing is then published, and the
     /// state is as before.
     pub fn run(&self, until: i128, randomness: Randomness) -> Result<Outcome> {
         // Everything that can be refused without the state is refused before it is made.
-        let columns = self.spec.columns();
-        let files = rows::files(&self.spec)?;
-        let encodings: Vec<Encoding> = self.planned.iter().map(|planned| planned.encoding.clone()).collect();
-        let fresh = !self.spec.state.join("key").exists();
-        if fresh {
-            for file in &files {
-                rows::check_columns(&file.path, &columns)?;
-            }
-        }
-        let mut folder = Folder::open(&self.spec.state)?;
-        let saved = folder.read()?;
-        let (mut contents, mut intake, mut consumed) = match saved {
-            Some(contents) => self.resume(contents, &encodings, randomness)?,
-            None => self.start(&encodings, randomness)?,
+        let files = self.files()?;
+        let folder = Folder::open(&self.spec.state, self.spec.key.as_deref())?;
+        let (running, fresh) = match folder.read()? {
+            Some(contents) => (self.resume(contents, randomness)?, false),
+            None => (self.start(randomness, Vec::new(), 0)?, true),
         };
-        let before = intake.open();
-        let consumed_before = consumed.clone();
-        for file in &files {
-            let key = HashKey::new(*intake.key().expose());
-            let length = rows::length(&file.path)?;
-            let mut reading = consumed.begin(&file.name, &file.path, columns.len(), &key);
-            rows::read(&file.path, &columns, &mut |row| {
-                if reading.is_new(row)? { intake.push(row, &file.path) } else { Ok(()) }
-            })?;
-            let record = reading.finish(rows::end(&file.path, length))?;
-            consumed.end(&file.name, record);
+        self.go_on(&folder, running, &files, until, fresh)
+    }
+
+    /// What going on under this description means, where it is not the one that the state was made for; nothing where it is.
+    ///
+    /// # Errors
+    /// No state, one that cannot be opened, a change that cannot be made at all, or what calibration refuses.
+    pub fn change(&self) -> Result<Option<Change>> {
+        let contents = Folder::open(&self.spec.state, self.spec.key.as_deref())?.read()?;
+        let contents = contents.ok_or_else(|| Error::state(&self.spec.state, "there is no state here"))?;
+        let header = &contents.header;
+        let differences = header.identity.differences(&self.spec.identity());
+        if differences.is_empty() {
+            return Ok(None);
         }
-        let closed = self.spec.calendar.closed_at(until).max(before);
-        let mut steps: Vec<Vec<Vec<i64>>> = Vec::new();
-        while intake.open() < closed {
-            steps.push(intake.close());
+        let published = self.published_steps(&contents)?;
+        self.check_change(header, published)?;
+        let reproducible = header.randomness != Randomness::System;
+        let before = Ledger { entries: header.ledger.clone(), reproducible };
+        let mut after = before.clone();
+        after
+            .entries
+            .extend(plan::plan(&self.spec, published)?.iter().map(|planned| planned.spent().clone()));
+        Ok(Some(Change { differences, published, before, after }))
+    }
+
+    /// As [`Dashboard::run`], under a description that is not the one that the state was made for: its releases begin anew with the
+    /// first step that is not published yet, with noise of their own and the whole budget of the description, which adds to
+    /// what was spent before ([`Dashboard::change`] says what that comes to). What was published so far moves to a folder
+    /// `until-STEP` within the output.
+    ///
+    /// # Privacy
+    /// The old and the new releases compose. Limits per person begin anew as well, which the budget of the new releases
+    /// covers.
+    ///
+    /// # Errors
+    /// As [`Dashboard::run`], and a change of the calendar's beginning, length or zone, or of what is protected.
+    pub fn run_changed(&self, until: i128, randomness: Randomness) -> Result<Outcome> {
+        let files = self.files()?;
+        let folder = Folder::open(&self.spec.state, self.spec.key.as_deref())?;
+        let contents = folder.read()?;
+        let contents =
+            contents.ok_or_else(|| Error::state(&self.spec.state, "there is no state to change"))?;
+        if contents.header.identity.differences(&self.spec.identity()).is_empty() {
+            let running = self.resume(contents, randomness)?;
+            return self.go_on(&folder, running, &files, until, false);
         }
-        intake.forget();
-        for (index, (planned, kept)) in self.planned.iter().zip(&mut contents.releases).enumerate() {
-            let new = steps.iter().map(|cells| cells[index].as_slice());
-            advance(planned, kept, new).map_err(|error| error.of(planned, &self.spec))?;
-        }
-        let outcome = Outcome { before, published: closed, steps: self.spec.calendar.steps() };
-        if outcome.published > before || consumed != consumed_before || folder.is_new() {
-            contents.rest = rest(&intake, &consumed);
-            folder.write(&contents)?;
-        }
-        let numbers: Vec<&[Number]> = contents.releases.iter().map(|kept| kept.numbers.as_slice()).collect();
-        publish::publish(&self.spec, &self.planned, &contents.header, closed, &numbers)?;
-        Ok(outcome)
+        self.check_randomness(contents.header.randomness, randomness)?;
+        let published = self.published_steps(&contents)?;
+        self.check_change(&contents.header, published)?;
+        let mut running = self.start(randomness, contents.header.ledger, published)?;
+        running.intake.begin_at(published);
+        self.set_aside(published)?;
+        self.go_on(&folder, running, &files, until, true)
     }
 
     /// Reads all rows and says which cannot be used, for whoever may see the data. Nothing is written.
@@ -124,8 +171,8 @@ impl Dashboard {
     /// Files that cannot be read.
     pub fn examine(&self, most: usize) -> Result<Vec<Finding>> {
         let columns = self.spec.columns();
-        let encodings: Vec<Encoding> = self.planned.iter().map(|planned| planned.encoding.clone()).collect();
-        let mut intake = Intake::new(&self.spec, &encodings, HashKey::new([0; 32]));
+        let parser = Parser::new(Arc::clone(&self.spec), Arc::new(HashKey::new([0; 32])));
+        let mut intake = Intake::new(parser);
         let mut found = Vec::new();
         for file in rows::files(&self.spec)? {
             rows::read(&file.path, &columns, &mut |row| {
@@ -141,165 +188,169 @@ impl Dashboard {
         Ok(found)
     }
 
-    fn start<'a>(
-        &'a self,
-        encodings: &'a [Encoding],
-        randomness: Randomness,
-    ) -> Result<(Contents, Intake<'a>, Consumed)> {
+    /// The input files, with the columns that are asked for.
+    fn files(&self) -> Result<Vec<rows::InputFile>> {
+        let files = rows::files(&self.spec)?;
+        let columns = self.spec.columns();
+        for file in &files {
+            rows::check_columns(&file.path, &columns)?;
+        }
+        Ok(files)
+    }
+
+    /// Reads rows, closes steps, saves and publishes.
+    fn go_on(
+        &self,
+        folder: &Folder,
+        mut running: Running,
+        files: &[rows::InputFile],
+        until: i128,
+        fresh: bool,
+    ) -> Result<Outcome> {
+        let columns = self.spec.columns();
+        let before = running.intake.open();
+        let consumed_before = running.consumed.clone();
+        let key = Arc::clone(running.intake.key());
+        for file in files {
+            let length = rows::length(&file.path)?;
+            let mut reading = running.consumed.begin(&file.name, &file.path, columns.len(), &key);
+            rows::read(&file.path, &columns, &mut |row| {
+                if reading.is_new(row)? { running.intake.push(row, &file.path) } else { Ok(()) }
+            })?;
+            let record = reading.finish(rows::end(&file.path, length))?;
+            running.consumed.end(&file.name, record);
+        }
+        let closed = self.spec.calendar.closed_at(until).max(before);
+        while running.intake.open() < closed {
+            running.releases.close(&running.intake.close())?;
+        }
+        running.intake.forget();
+        let outcome = Outcome { before, published: closed, steps: self.spec.calendar.steps() };
+        if outcome.published > before || running.consumed != consumed_before || fresh {
+            folder.write(&running.contents())?;
+        }
+        publish::publish(&self.spec, &running.header, &running.releases)?;
+        Ok(outcome)
+    }
+
+    fn start(&self, randomness: Randomness, mut ledger: Vec<Entry>, from: usize) -> Result<Running> {
+        let planned = match from {
+            0 => Arc::clone(self.planned()?),
+            _ => plan::plan(&self.spec, from)?.into(),
+        };
         let mut key = Zeroizing::new([0; 32]);
         state::random(&self.spec.state, key.as_mut_slice())?;
-        let mut releases = Vec::new();
-        for (index, _) in self.planned.iter().enumerate() {
-            let mut seed = [0; 32];
-            match randomness {
-                Randomness::System => state::random(&self.spec.state, &mut seed)?,
-                Randomness::Reproducible(number) => {
-                    let mut hasher =
-                        blake3::Hasher::new_derive_key("dp-events reproducible noise of a release");
-                    hasher.update(&number.to_le_bytes()).update(&(index as u64).to_le_bytes());
-                    seed = *hasher.finalize().as_bytes();
-                }
-            }
-            releases.push(Kept { seed, cells: Vec::new(), witness: [0; 32], numbers: Vec::new() });
-        }
-        let ledger = self.planned.iter().map(|planned| Entry {
-            release: planned.name.clone(),
-            steps: planned.plan.steps(),
-            strategy: planned.strategy().to_owned(),
-            rho: planned.rho(),
-            slack: planned.slack(),
-        });
-        let header = Header { identity: self.spec.identity(), randomness, ledger: ledger.collect() };
-        let intake = Intake::new(&self.spec, encodings, HashKey::new(*key));
-        Ok((Contents { header, releases, rest: Zeroizing::default() }, intake, Consumed::default()))
+        ledger.extend(planned.iter().map(|planned| planned.spent().clone()));
+        let fitted = planned.iter().map(|planned| planned.fitted().clone()).collect();
+        let header = Header { identity: self.spec.identity(), randomness, ledger, from, fitted };
+        let releases = Releases::new(planned, randomness)?;
+        let parser = Parser::new(Arc::clone(&self.spec), Arc::new(HashKey::new(*key)));
+        Ok(Running { header, releases, intake: Intake::new(parser), consumed: Consumed::default() })
     }
 
-    fn resume<'a>(
-        &'a self,
-        contents: Contents,
-        encodings: &'a [Encoding],
-        randomness: Randomness,
-    ) -> Result<(Contents, Intake<'a>, Consumed)> {
-        let refuse = |reason: String| Error::state(&self.spec.state, reason);
+    fn resume(&self, contents: Contents, randomness: Randomness) -> Result<Running> {
         let differences = contents.header.identity.differences(&self.spec.identity());
         if !differences.is_empty() {
-            return Err(refuse(format!(
-                "it was made for another description: {}. What has been promised cannot be changed afterwards; restore \
-                 {}, or begin a new dashboard with a budget and a state folder of its own",
-                differences.join("; "),
-                self.spec.path.display()
-            )));
+            return Err(Error::Changed {
+                path: self.spec.state.clone(),
+                differences,
+                advice: format!(
+                    "What has been promised cannot be changed silently: restore {}; or see what the change costs with `dp check`, \
+                     and accept that with `dp run --accept-change`; or begin another dashboard, with a state of its own, \
+                     for what is new",
+                    self.spec.path.display()
+                ),
+            });
         }
-        match (contents.header.randomness, randomness) {
-            (saved, asked) if saved == asked => {}
-            (Randomness::System, Randomness::Reproducible(_)) => {
-                return Err(refuse(
-                    "its noise is secret and cannot be continued with a reproducible seed".to_owned(),
-                ));
-            }
-            (Randomness::Reproducible(_), Randomness::System) => {
-                return Err(refuse(
-                    "its noise is reproducible and protects nobody; begin a new state for releases that are private"
-                        .to_owned(),
-                ));
-            }
-            _ => return Err(refuse("it was made with another reproducible seed".to_owned())),
-        }
-        let damaged = || refuse("its contents contradict each other".to_owned());
-        let mut rest = contents.rest.as_slice();
-        let intake = Intake::decode(&self.spec, encodings, &mut rest).ok_or_else(damaged)?;
+        self.check_randomness(contents.header.randomness, randomness)?;
+        let Contents { header, rest } = contents;
+        let planned: Arc<[Planned]> = plan::plan_again(&self.spec, header.from, &header.fitted)?.into();
+        let damaged = || Error::state(&self.spec.state, "its contents contradict each other");
+        let mut rest = rest.as_slice();
+        let releases = Releases::resume(planned, &mut rest, randomness, damaged)?;
+        let intake = Intake::decode(&self.spec, &mut rest).ok_or_else(damaged)?;
         let consumed = Consumed::decode(&mut rest).ok_or_else(damaged)?;
-        let fits = contents.releases.iter().zip(&self.planned).all(|(kept, planned)| {
-            kept.cells.len() == intake.open() * planned.dimension()
-                && kept.numbers.len() == intake.open() * planned.keys * planned.statistics.len()
-        });
-        if !fits || contents.releases.len() != self.planned.len() {
+        if header.from + releases.step() != intake.open()
+            || header.present().len() != self.spec.releases.len()
+        {
             return Err(damaged());
         }
-        Ok((contents, intake, consumed))
+        Ok(Running { header, releases, intake, consumed })
     }
-}
 
-fn rest(intake: &Intake<'_>, consumed: &Consumed) -> Zeroizing<Vec<u8>> {
-    let mut bytes = Zeroizing::new(Vec::new());
-    intake.encode(&mut bytes);
-    consumed.encode(&mut bytes);
-    bytes
-}
-
-/// What can go wrong while a release goes on.
-enum Failed {
-    Mechanism(dp_mechanisms::Error),
-    Witness,
-}
-
-impl From<dp_mechanisms::Error> for Failed {
-    fn from(error: dp_mechanisms::Error) -> Self {
-        Self::Mechanism(error)
+    fn check_randomness(&self, saved: Randomness, asked: Randomness) -> Result<()> {
+        let reason = match (saved, asked) {
+            (saved, asked) if saved == asked => return Ok(()),
+            (Randomness::System, Randomness::Reproducible(_)) => {
+                "its noise is secret and cannot be continued with a reproducible seed"
+            }
+            (Randomness::Reproducible(_), Randomness::System) => {
+                "its noise is reproducible and protects nobody; begin a new state for releases that are private"
+            }
+            _ => "it was made with another reproducible seed",
+        };
+        Err(Error::state(&self.spec.state, reason))
     }
-}
 
-impl Failed {
-    fn of(self, planned: &Planned, spec: &Spec) -> Error {
-        match self {
-            Self::Mechanism(source) => Error::Mechanism { release: planned.name.clone(), source },
-            Self::Witness => Error::state(
-                &spec.state,
-                format!(
-                    "the noise of release `{}` does not come out the same here; continue with the program and on the kind \
-                     of machine that began it",
-                    planned.name
-                ),
-            ),
+    /// How many steps a state has published: the first number of its releases, and those before them.
+    fn published_steps(&self, contents: &Contents) -> Result<usize> {
+        let damaged = || Error::state(&self.spec.state, "its contents contradict each other");
+        let steps = crate::people::take(&mut contents.rest.as_slice()).ok_or_else(damaged)?;
+        let steps = usize::try_from(u64::from_le_bytes(steps)).map_err(|_| damaged())?;
+        Ok(contents.header.from + steps)
+    }
+
+    /// Refuses changes after which old and new steps are not of one calendar or not about the same thing.
+    fn check_change(&self, header: &Header, published: usize) -> Result<()> {
+        let fixed = [
+            "privacy.protects",
+            "privacy.relation",
+            "steps.length",
+            "steps.zone",
+            "steps.first",
+            "input.person",
+        ];
+        let differences = header.identity.differences(&self.spec.identity());
+        let refused: Vec<String> = differences
+            .iter()
+            .filter(|difference| fixed.iter().any(|name| difference.starts_with(&format!("{name} was "))))
+            .cloned()
+            .collect();
+        let advice = if !refused.is_empty() {
+            format!("This cannot be changed at all ({}): begin another dashboard", refused.join("; "))
+        } else if published >= self.spec.calendar.steps() {
+            format!(
+                "{published} steps are published, and the description ends before: choose a later `steps.last`"
+            )
+        } else {
+            return Ok(());
+        };
+        Err(Error::Changed { path: self.spec.state.clone(), differences, advice })
+    }
+
+    /// Moves what was published under the description so far to a folder of its own.
+    fn set_aside(&self, published: usize) -> Result<()> {
+        let folder = self.spec.output.join(format!("until-{published}"));
+        let failed = |error| Error::file(&folder, error);
+        std::fs::create_dir_all(&folder).map_err(failed)?;
+        let entries = std::fs::read_dir(&self.spec.output).map_err(failed)?;
+        for entry in entries {
+            let path: PathBuf = entry.map_err(failed)?.path();
+            if let (true, Some(name)) = (path.is_file(), path.file_name()) {
+                // Copied, so that a run that is killed here changes nothing that is published.
+                std::fs::copy(&path, folder.join(name)).map_err(failed)?;
+            }
         }
+        Ok(())
     }
 }
 
-/// Takes a release through new steps: the past is made again from the seed and checked, the new is appended.
-fn advance<'a>(
-    planned: &Planned,
-    kept: &mut Kept,
-    new: impl Iterator<Item = &'a [i64]>,
-) -> std::result::Result<(), Failed> {
-    let mut new = new.peekable();
-    if new.peek().is_none() {
-        return Ok(());
+impl Running {
+    fn contents(&self) -> Contents {
+        let mut rest = Zeroizing::new(Vec::new());
+        self.releases.save(&mut rest);
+        self.intake.encode(&mut rest);
+        self.consumed.encode(&mut rest);
+        Contents { header: self.header.clone(), rest }
     }
-    let dimension = planned.dimension();
-    let mut mechanism = Mechanism::new(planned.plan.clone(), Seed::shared(kept.seed))?;
-    let mut statistics = Statistics::new(planned)?;
-    let (mut input, mut noisy) = (vec![0.0; dimension], vec![0.0; dimension]);
-    let mut discarded = Vec::new();
-    for cells in kept.cells.chunks_exact(dimension) {
-        fill(&mut input, cells);
-        mechanism.release(&input, &mut noisy)?;
-        discarded.clear();
-        statistics.push(planned, &noisy, &mut discarded)?;
-    }
-    if !kept.cells.is_empty() && witness(&noisy) != kept.witness {
-        return Err(Failed::Witness);
-    }
-    for cells in new {
-        fill(&mut input, cells);
-        mechanism.release(&input, &mut noisy)?;
-        statistics.push(planned, &noisy, &mut kept.numbers)?;
-        kept.cells.extend_from_slice(cells);
-    }
-    input.zeroize();
-    kept.witness = witness(&noisy);
-    Ok(())
-}
-
-/// Cells as the mechanism takes them; all of them are far below what a double holds exactly.
-fn fill(input: &mut [f64], cells: &[i64]) {
-    input.iter_mut().zip(cells).for_each(|(input, cell)| *input = *cell as f64);
-}
-
-/// A hash of the latest noisy cells, which are public like everything that is made of them.
-fn witness(noisy: &[f64]) -> [u8; 32] {
-    let mut hasher = blake3::Hasher::new();
-    noisy.iter().for_each(|value| {
-        hasher.update(&value.to_bits().to_le_bytes());
-    });
-    *hasher.finalize().as_bytes()
 }

@@ -6,14 +6,19 @@
 //! | sums of a value | 1 | the value in units of its resolution |
 //! | sums and means | 2 | the value less the middle of its bounds, and half their width |
 //! | quantiles | a tree of ranges | 1 to every range that holds the value |
+//!
+//! Keys are listed in the description, and then every key has its place among the cells; or they are found in the rows, and
+//! then a cell is known by the name of its key.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use dp_mechanisms::sensitivity::Term;
 use dp_mechanisms::{Footprint, Participation, Relation};
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroize;
 
 use crate::rows::Row;
-use crate::spec::{Of, Protects, Release, Spec, Statistic};
+use crate::spec::{By, Of, Promise, Protects, Release, Spec, Statistic};
 use crate::values::ValueTree;
 
 /// The largest sum of a cell within a step, in units: what the exact mechanism takes.
@@ -43,11 +48,13 @@ pub(crate) enum Measure {
 
 /// The encoding of one release.
 #[derive(Debug, Clone)]
-pub(crate) struct Encoding {
+pub struct Encoding {
     key_column: Option<usize>,
     keys: HashMap<Vec<u8>, u32>,
     other: Option<u32>,
     key_count: usize,
+    /// Whether keys are known by their names.
+    named: bool,
     value: Option<Scale>,
     pub(crate) measure: Measure,
 }
@@ -63,17 +70,29 @@ struct Scale {
     high_units: i64,
 }
 
+/// The key that a row adds to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Key {
+    /// The place of a key that the description lists; 0 where a release is not split.
+    Listed(u32),
+    /// The name of a key that was found in the rows.
+    Named(Box<str>),
+}
+
 /// What a row adds to a release.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Contribution {
-    key: u32,
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Contribution {
+    /// The release, counted from 0 in the order of the description.
+    pub release: u32,
+    /// The key.
+    pub key: Key,
     /// The value in units, 1 where rows are counted.
-    units: i64,
+    pub units: i64,
 }
 
 /// Why a row adds nothing to a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unfit {
+pub enum Unfit {
     /// Its key is not among those that are published, which is no mistake.
     Elsewhere,
     /// It has no key.
@@ -83,8 +102,9 @@ pub(crate) enum Unfit {
 }
 
 impl Encoding {
-    /// The encodings of all releases, given where the columns stand.
-    pub(crate) fn all(spec: &Spec, columns: &[String]) -> Vec<Self> {
+    /// The encodings of all releases of a description, for rows with the fields of [`Spec::columns`].
+    pub fn all(spec: &Spec) -> Vec<Self> {
+        let columns = spec.columns();
         let place = |name: &str| columns.iter().position(|column| column == name).unwrap_or(usize::MAX);
         let mut people = 0;
         spec.releases
@@ -115,7 +135,7 @@ impl Encoding {
         let measure = match scale {
             None if release.of == Of::People => Measure::People(0),
             None => Measure::Count,
-            Some(scale) if release.statistics.iter().any(|one| matches!(one, Statistic::Quantile(_))) => {
+            Some(scale) if release.statistics.iter().any(|one| one.is_ordered()) => {
                 Measure::Values(ValueTree::best((scale.high_units - scale.low_units) as usize + 1))
             }
             Some(scale) if release.statistics.contains(&Statistic::Mean) => {
@@ -131,6 +151,7 @@ impl Encoding {
             keys: keys.iter().zip(0..).map(|(key, index)| (key.as_bytes().to_vec(), index)).collect(),
             other: by.filter(|by| by.other.is_some()).map(|by| by.values.len() as u32),
             key_count: release.keys(),
+            named: by.is_some_and(By::is_found),
             value: scale,
             measure,
         }
@@ -145,32 +166,64 @@ impl Encoding {
         }
     }
 
-    /// The number of cells of all keys.
-    pub(crate) fn dimension(&self) -> usize {
+    /// The number of cells of all keys that are listed.
+    pub fn dimension(&self) -> usize {
         self.key_count * self.width()
     }
 
-    /// What a row adds, or why it does not.
-    pub(crate) fn encode(&self, row: &Row<'_>) -> Result<Contribution, Unfit> {
+    /// Whether keys are found in the rows, and known by their names.
+    pub fn is_named(&self) -> bool {
+        self.named
+    }
+
+    /// Whether a person counts once, in the first step of all; the index tells several such releases apart.
+    pub(crate) fn counts_people(&self) -> Option<usize> {
+        match self.measure {
+            Measure::People(index) => Some(index),
+            _ => None,
+        }
+    }
+
+    /// What a row adds to the release of a number, or why it does not.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub fn encode(&self, release: u32, row: &Row<'_>) -> Result<Contribution, Unfit> {
         let key = match self.key_column {
-            None => 0,
+            None => Key::Listed(0),
             Some(column) => {
                 let key = row.field(column).ok_or(Unfit::NoKey)?.trim_ascii();
-                self.keys.get(key).copied().or(self.other).ok_or(Unfit::Elsewhere)?
+                if self.named {
+                    Key::Named(String::from_utf8_lossy(key).into())
+                } else {
+                    Key::Listed(self.keys.get(key).copied().or(self.other).ok_or(Unfit::Elsewhere)?)
+                }
             }
         };
         let units = match &self.value {
             None => 1,
             Some(scale) => scale.units(row.field(scale.column)).ok_or(Unfit::NoNumber)?,
         };
-        Ok(Contribution { key, units })
+        Ok(Contribution { release, key, units })
     }
 
     /// Adds a contribution to the cells of a step.
-    pub(crate) fn add(&self, contribution: Contribution, cells: &mut [i64]) {
-        let first = contribution.key as usize * self.width();
-        let Some(cells) = cells.get_mut(first..first + self.width()) else { return };
+    fn add(&self, contribution: &Contribution, cells: &mut ReleaseCells) {
         let units = contribution.units;
+        let (cells, key) = match (cells, &contribution.key) {
+            (ReleaseCells::Named(cells), Key::Named(name)) => {
+                match cells.get_mut(name) {
+                    Some(cell) => *cell += units,
+                    None => _ = cells.insert(name.clone(), units),
+                }
+                return;
+            }
+            (ReleaseCells::Listed(cells), Key::Listed(key)) => (cells, *key),
+            // The parser makes the keys that the cells have.
+            _ => return,
+        };
+        let first = key as usize * self.width();
+        let Some(cells) = cells.get_mut(first..first + self.width()) else { return };
         match &self.measure {
             Measure::Count | Measure::People(_) | Measure::Sum => cells[0] += units,
             Measure::Mean { centre, half } => {
@@ -194,9 +247,10 @@ impl Encoding {
     ///
     /// *Zero-out* is this. *Replace* takes one admissible sequence u away and puts another v in its place, whose steps may be
     /// others. Where no cell can fall by a row, `⟨C_s, C_t⟩⟨u_s, v_t⟩ ≥ 0` for columns of C with non-negative inner products,
-    /// so `‖C(u-v)‖² ≤ ‖Cu‖² + ‖Cv‖²`: a factor `√2`. Otherwise the triangle inequality gives 2.
+    /// so `‖C(u-v)‖² ≤ ‖Cu‖² + ‖Cv‖²`: a factor `√2`. Otherwise the triangle inequality gives 2, and in ℓ1, which a pure ε asks
+    /// for, it always does.
     pub(crate) fn footprint(&self, spec: &Spec) -> dp_mechanisms::Result<Footprint> {
-        let (weight, rising) = self.largest_row();
+        let (weight, absolute, rising) = self.largest_row();
         let participation = match (spec.privacy.protects, &self.measure) {
             (_, Measure::People(_)) | (Protects::Event | Protects::PersonStep, _) => Participation::Single,
             (Protects::Person, _) => {
@@ -209,31 +263,51 @@ impl Encoding {
             _ => spec.limits.rows_per_step,
         };
         let weight = (weight * f64::from(rows)).next_up();
+        let absolute = absolute * f64::from(rows);
         let term = |factor: f64| vec![Term { weight: (weight * factor).next_up(), participation }];
-        match (spec.privacy.relation, rising) {
-            (Relation::ZeroOut, _) => Footprint::encoded(term(1.0), Relation::ZeroOut),
+        match (spec.privacy.relation, rising && !matches!(spec.privacy.budget, Promise::Pure { .. })) {
+            (Relation::ZeroOut, _) => {
+                Footprint::encoded(term(1.0), Relation::ZeroOut)?.with_absolute_weights(vec![absolute])
+            }
             (Relation::Replace, true) => {
                 let footprint =
                     Footprint::encoded(term(std::f64::consts::SQRT_2.next_up()), Relation::Replace)?;
                 Ok(footprint.needing_non_negative_columns())
             }
-            (Relation::Replace, false) => Footprint::encoded(term(2.0), Relation::Replace),
+            (Relation::Replace, false) => {
+                Footprint::encoded(term(2.0), Relation::Replace)?.with_absolute_weights(vec![2.0 * absolute])
+            }
         }
     }
 
-    /// The ℓ2 norm of what one row adds at most, rounded up, and whether it can only add.
-    fn largest_row(&self) -> (f64, bool) {
+    /// The norms of what one row adds at most, ℓ2 rounded up and ℓ1 (a whole number), and whether it can only add.
+    fn largest_row(&self) -> (f64, f64, bool) {
         match (&self.measure, &self.value) {
             (Measure::Sum, Some(scale)) => {
-                let largest = scale.low_units.abs().max(scale.high_units.abs());
-                (largest as f64, scale.low_units >= 0 || scale.high_units <= 0)
+                let largest = scale.low_units.abs().max(scale.high_units.abs()) as f64;
+                (largest, largest, scale.low_units >= 0 || scale.high_units <= 0)
             }
             (Measure::Mean { half, .. }, _) => {
-                ((*half as f64 * std::f64::consts::SQRT_2.next_up()).next_up(), false)
+                let half = *half as f64;
+                ((half * std::f64::consts::SQRT_2.next_up()).next_up(), 2.0 * half, false)
             }
-            (Measure::Values(tree), _) => ((tree.levels() as f64).sqrt().next_up(), true),
-            (Measure::Count | Measure::People(_) | Measure::Sum, _) => (1.0, true),
+            (Measure::Values(tree), _) => {
+                let levels = tree.levels() as f64;
+                (levels.sqrt().next_up(), levels, true)
+            }
+            (Measure::Count | Measure::People(_) | Measure::Sum, _) => (1.0, 1.0, true),
         }
+    }
+
+    /// The leaves of the tree that hold the values from one bound to another, as first and end.
+    pub(crate) fn leaves(&self, low: f64, high: f64) -> (usize, usize) {
+        let Some(scale) = &self.value else { return (0, 0) };
+        let leaf = |value: f64, round: fn(f64) -> f64| {
+            let units = round(value.clamp(scale.low, scale.high) / scale.resolution) as i64;
+            (units.clamp(scale.low_units, scale.high_units) - scale.low_units) as usize
+        };
+        let (first, last) = (leaf(low, f64::ceil), leaf(high, f64::floor));
+        (first, (last + 1).max(first))
     }
 
     /// The size of a unit in what is printed.
@@ -260,7 +334,128 @@ impl Scale {
     }
 }
 
-/// The cells of a step as the mechanism takes them.
-pub(crate) fn capped(cells: &mut [i64]) {
-    cells.iter_mut().for_each(|cell| *cell = (*cell).clamp(-LARGEST_CELL, LARGEST_CELL));
+/// The cells of one release in one step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ReleaseCells {
+    /// Key after key, as the description lists them.
+    Listed(Vec<i64>),
+    /// By the names of keys; one that is absent holds 0.
+    Named(BTreeMap<Box<str>, i64>),
+}
+
+/// The cells of all releases in one step: what is measured once the step is over. Sums of parts are the cells of all rows, in
+/// whatever order and on however many machines they were added.
+///
+/// # Example
+/// ```
+/// use dp_events::encoding::{Cells, Contribution, Encoding, Key, ReleaseCells};
+/// # let text = r#"
+/// #     [privacy]
+/// #     rho = 0.1
+/// #     protects = "event"
+/// #     relation = "zero-out"
+/// #     [input]
+/// #     files = ["visits.csv"]
+/// #     time = "date"
+/// #     [steps]
+/// #     length = "1 day"
+/// #     first = "2026-01-01"
+/// #     last = "2026-01-31"
+/// #     [[release]]
+/// #     name = "visits"
+/// #     statistics = ["total"]
+/// #     [output]
+/// #     folder = "public"
+/// # "#;
+/// # let spec = dp_events::Spec::parse(text, "dashboard.toml".as_ref())?;
+/// let encodings = Encoding::all(&spec);
+/// let visit = Contribution { release: 0, key: Key::Listed(0), units: 1 };
+/// let (mut here, mut there) = (Cells::new(&encodings), Cells::new(&encodings));
+/// here.add(&encodings, &visit);
+/// there.add(&encodings, &visit);
+/// here.merge(&there);
+/// assert_eq!(here.releases(), [ReleaseCells::Listed(vec![2])]);
+/// # Ok::<(), dp_events::Error>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cells {
+    releases: Vec<ReleaseCells>,
+}
+
+impl Cells {
+    /// Zero everywhere.
+    pub fn new(encodings: &[Encoding]) -> Self {
+        let empty = |encoding: &Encoding| {
+            if encoding.named {
+                ReleaseCells::Named(BTreeMap::new())
+            } else {
+                ReleaseCells::Listed(vec![0; encoding.dimension()])
+            }
+        };
+        Self { releases: encodings.iter().map(empty).collect() }
+    }
+
+    /// Adds what a row adds to a release.
+    pub fn add(&mut self, encodings: &[Encoding], contribution: &Contribution) {
+        let release = contribution.release as usize;
+        if let (Some(encoding), Some(cells)) = (encodings.get(release), self.releases.get_mut(release)) {
+            encoding.add(contribution, cells);
+        }
+    }
+
+    /// Adds the cells of the same step from elsewhere.
+    pub fn merge(&mut self, other: &Self) {
+        for (cells, other) in self.releases.iter_mut().zip(&other.releases) {
+            match (cells, other) {
+                (ReleaseCells::Listed(cells), ReleaseCells::Listed(other)) => {
+                    cells.iter_mut().zip(other).for_each(|(cell, other)| *cell += other);
+                }
+                (ReleaseCells::Named(cells), ReleaseCells::Named(other)) => {
+                    for (name, other) in other {
+                        *cells.entry(name.clone()).or_insert(0) += other;
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The cells of every release, in the order of the description: the data itself.
+    pub fn releases(&self) -> &[ReleaseCells] {
+        &self.releases
+    }
+
+    pub(crate) fn releases_mut(&mut self) -> &mut [ReleaseCells] {
+        &mut self.releases
+    }
+
+    /// Every sum cut to what the exact mechanism takes.
+    pub(crate) fn capped(mut self) -> Self {
+        let cap = |cell: &mut i64| *cell = (*cell).clamp(-LARGEST_CELL, LARGEST_CELL);
+        for cells in &mut self.releases {
+            match cells {
+                ReleaseCells::Listed(cells) => cells.iter_mut().for_each(cap),
+                ReleaseCells::Named(cells) => cells.values_mut().for_each(cap),
+            }
+        }
+        self
+    }
+}
+
+/// True counts are not for printing.
+impl std::fmt::Debug for Cells {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Cells").field("releases", &self.releases.len()).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Cells {
+    fn drop(&mut self) {
+        for cells in &mut self.releases {
+            match cells {
+                ReleaseCells::Listed(cells) => cells.zeroize(),
+                ReleaseCells::Named(cells) => cells.values_mut().for_each(Zeroize::zeroize),
+            }
+        }
+    }
 }

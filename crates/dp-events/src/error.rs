@@ -57,6 +57,19 @@ pub enum Error {
         /// Why not, and what to do.
         reason: String,
     },
+    /// The sealed file of the state cannot be opened, read or replaced.
+    #[error("{0}")]
+    Sealed(dp_mechanisms::Error),
+    /// The description is not the one that the state was made for.
+    #[error("{}: it was made for another description: {}. {advice}", path.display(), differences.join("; "))]
+    Changed {
+        /// The folder of the state.
+        path: PathBuf,
+        /// What is different, field by field.
+        differences: Vec<String>,
+        /// What to do.
+        advice: String,
+    },
     /// What the mechanism refuses.
     #[error("release `{release}`: {source}")]
     Mechanism {

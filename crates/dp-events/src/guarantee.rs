@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use dp_mechanisms::Relation;
 
 use crate::encoding::{LARGEST_CELL, Measure};
-use crate::ledger::{epsilon_of, total_rho};
+use crate::ledger::{Ledger, epsilon_of};
 use crate::plan::Planned;
-use crate::spec::{BadRows, Late, Of, Promise, Protects, Spec};
+use crate::spec::{BadRows, By, Late, Of, Promise, Protects, Spec};
 use crate::state::{Header, Randomness};
 
 /// What the budget is, in one phrase.
@@ -15,6 +15,7 @@ pub(crate) fn budget(spec: &Spec) -> String {
     match spec.privacy.budget {
         Promise::Approximate { epsilon, delta } => format!("ε = {epsilon}, δ = {delta:e}"),
         Promise::ZeroConcentrated { rho } => format!("ρ = {rho} (zero-concentrated)"),
+        Promise::Pure { epsilon } => format!("ε = {epsilon} (pure, without any δ)"),
     }
 }
 
@@ -28,13 +29,16 @@ const USUAL_DELTA: f64 = 1e-6;
 pub(crate) fn odds(spec: &Spec, header: &Header) -> Option<String> {
     let (epsilon, delta) = match spec.privacy.budget {
         Promise::Approximate { epsilon, delta } => (epsilon, delta),
-        Promise::ZeroConcentrated { .. } => (epsilon_of(&header.ledger, USUAL_DELTA).ok()?, USUAL_DELTA),
+        Promise::Pure { epsilon } => (epsilon, 0.0),
+        Promise::ZeroConcentrated { .. } => (epsilon_of(header.present(), USUAL_DELTA).ok()?, USUAL_DELTA),
     };
     // Rounded up, as a promise must be.
     let factor = (epsilon.exp() * 1000.0).ceil() / 1000.0;
+    let (plus, symbols) =
+        if delta > 0.0 { (format!(", plus {delta}"), "e^ε and δ") } else { (String::new(), "e^ε") };
     Some(format!(
         "Almost the same means: whatever somebody could conclude from all of it, the chance of that conclusion is at most \
-         {factor} times what it would be then, plus {delta} (e^ε and δ of differential privacy)."
+         {factor} times what it would be then{plus} ({symbols} of differential privacy)."
     ))
 }
 
@@ -113,7 +117,7 @@ pub(crate) fn document(spec: &Spec, planned: &[Planned], header: &Header) -> Str
     );
     let late = match spec.late {
         Late::Drop => "left out",
-        Late::Next => "counted in the first open step",
+        Late::Next => "counted in the first open step, to which they then belong",
     };
     let _ = writeln!(text, "| rows of a step that is published already | {late} |");
     let bad = match spec.input.bad_rows {
@@ -126,9 +130,31 @@ pub(crate) fn document(spec: &Spec, planned: &[Planned], header: &Header) -> Str
     if let Some(limits) = limits(spec) {
         let _ = writeln!(text, "\n{limits}");
     }
+    spending(&mut text, spec, planned, header);
+    let noise = match spec.privacy.budget {
+        Promise::Pure { .. } => "discrete Laplace",
+        _ => "discrete Gaussian",
+    };
+    let _ = writeln!(
+        text,
+        "\nThe noise is {noise}, sampled and added in exact integer arithmetic; rounding afterwards cannot \
+         undo it. Bands hold the number without noise with probability 95 %, each by itself."
+    );
+    if planned.iter().any(|planned| planned.encoding.measure == Measure::Sum) {
+        let _ = writeln!(
+            text,
+            "A sum within one step and key counts as at most {LARGEST_CELL} units of its resolution."
+        );
+    }
+    let _ = writeln!(text, "\nMade by {PROGRAM}.");
+    text
+}
+
+/// What is spent, release by release.
+fn spending(text: &mut String, spec: &Spec, planned: &[Planned], header: &Header) {
     text.push_str(
         "\nA step is published when its end has passed, whether it has rows or not: the number, the times and the names of \
-         all lines are known beforehand.\n\n## What is spent\n\nThe budget is spent once, for all steps of the horizon, when the \
+         all lines are known beforehand, but for keys that are not listed.\n\n## What is spent\n\nThe budget is spent once, for all steps of the horizon, when the \
          first step is published.\n\n| release | of | statistics | keys | noise | ρ | μ |\n|---|---|---|---|---|---|---|\n",
     );
     for (release, planned) in spec.releases.iter().zip(planned) {
@@ -140,10 +166,16 @@ pub(crate) fn document(spec: &Spec, planned: &[Planned], header: &Header) -> Str
             }
         };
         let statistics: Vec<String> = release.statistics.iter().map(ToString::to_string).collect();
-        let keys = release
-            .by
-            .as_ref()
-            .map_or_else(|| "—".to_owned(), |by| format!("{} of `{}`", by.len(), by.column));
+        let keys = release.by.as_ref().map_or_else(
+            || "—".to_owned(),
+            |by| {
+                if by.is_found() {
+                    format!("those of `{}` that stand out", by.column)
+                } else {
+                    format!("{} of `{}`", by.len(), by.column)
+                }
+            },
+        );
         let rho = planned.rho();
         let _ = writeln!(
             text,
@@ -151,29 +183,36 @@ pub(crate) fn document(spec: &Spec, planned: &[Planned], header: &Header) -> Str
             release.name,
             statistics.join(", "),
             planned.strategy(),
-            (2.0 * rho).sqrt()
+            planned.spent().mu()
         );
     }
-    let rho = total_rho(&header.ledger);
-    let _ = writeln!(text, "| **all together** | | | | | {rho:.6} | {:.6} |", (2.0 * rho).sqrt());
+    let all = Ledger { entries: header.present().to_vec(), reproducible: false };
+    let _ = writeln!(text, "| **all together** | | | | | {:.6} | {:.6} |", all.rho(), all.mu());
+    if header.ledger.len() > header.present().len() {
+        let earlier = Ledger { entries: header.ledger.clone(), reproducible: false };
+        let _ = writeln!(
+            text,
+            "\nThis description holds from step {} on. What was published before it was spent as well: with that, \
+             ρ = {:.6} and μ = {:.6} for whoever was there all the time.",
+            header.from + 1,
+            earlier.rho(),
+            earlier.mu()
+        );
+    }
+    if spec.releases.iter().any(|release| release.by.as_ref().is_some_and(By::is_found)) {
+        let delta: f64 = header.present().iter().map(|entry| entry.delta).sum();
+        let _ = writeln!(
+            text,
+            "\nKeys that are not listed are published once their total stands out so far that no single person can have caused \
+             it. With a probability of at most {delta:e}, which is part of δ, one that a single person has caused is published."
+        );
+    }
     if let Promise::ZeroConcentrated { .. } = spec.privacy.budget
-        && let Ok(epsilon) = epsilon_of(&header.ledger, USUAL_DELTA)
+        && let Ok(epsilon) = all.epsilon(USUAL_DELTA)
     {
         let _ = writeln!(
             text,
             "\nThis is (ε, δ)-differential privacy for ε = {epsilon:.4} at δ = {USUAL_DELTA:e}, and for other pairs."
         );
     }
-    text.push_str(
-        "\nThe noise is discrete Gaussian, sampled and added in exact integer arithmetic; rounding afterwards cannot \
-         undo it. Bands hold the number without noise with probability 95 %, each by itself.\n",
-    );
-    if planned.iter().any(|planned| planned.encoding.measure == Measure::Sum) {
-        let _ = writeln!(
-            text,
-            "A sum within one step and key counts as at most {LARGEST_CELL} units of its resolution."
-        );
-    }
-    let _ = writeln!(text, "\nMade by {PROGRAM}.");
-    text
 }

@@ -1,16 +1,23 @@
 //! From rows to the cells of steps: times, people, limits, keys and values, one row after the other.
+//!
+//! The way has three parts, which can be run apart from each other, on many machines if need be: a [`Parser`] makes an
+//! [`Event`] of a row and looks at nothing else; [`People`] takes from the events of a person what does not count; and
+//! [`Cells`] add up what is left, step by step. [`Intake`] is all three in one place.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use crate::encoding::{Contribution, Encoding, Unfit, capped};
+use serde::{Deserialize, Serialize};
+
+use crate::encoding::{Cells, Contribution, Encoding, ReleaseCells, Unfit};
 use crate::error::{Error, Mistake, Result};
-use crate::people::{HashKey, People, take};
+use crate::people::{HashKey, People, Pseudonym, take};
 use crate::rows::Row;
 use crate::spec::{BadRows, Late, Protects, Spec};
 
 /// Why a row cannot be used at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BadRow {
+pub enum BadRow {
     /// It has no time, or one that cannot be read or lies outside the calendar.
     Time,
     /// It has no identifier of a person.
@@ -23,7 +30,7 @@ pub(crate) enum BadRow {
 
 impl BadRow {
     /// What is wrong, without saying what the row holds.
-    pub(crate) fn sentence(self) -> &'static str {
+    pub fn sentence(self) -> &'static str {
         match self {
             Self::Time => {
                 "the time is missing, cannot be read or lies outside the steps; correct it, or give `input.format`"
@@ -35,40 +42,124 @@ impl BadRow {
     }
 }
 
-/// The cells of the steps that are not released yet, and who has counted in them.
-pub(crate) struct Intake<'a> {
-    spec: &'a Spec,
-    encodings: &'a [Encoding],
-    key: HashKey,
-    people: People,
-    /// The number of steps that are released.
-    open: usize,
-    /// The cells of every step from `open` on that has any, by release.
-    cells: VecDeque<Option<Vec<Vec<i64>>>>,
-    /// What the current row adds, by release.
-    contributions: Vec<Option<Contribution>>,
+/// A row as far as it counts: when, of whom, and what it adds to which releases.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// The step, counted from 0.
+    pub step: u32,
+    /// The person, where people are protected.
+    pub person: Option<Pseudonym>,
+    /// What it adds; nothing if the row does not count.
+    pub contributions: Vec<Contribution>,
 }
 
-impl<'a> Intake<'a> {
-    /// Nothing read yet.
-    pub(crate) fn new(spec: &'a Spec, encodings: &'a [Encoding], key: HashKey) -> Self {
-        Self {
-            spec,
-            encodings,
-            key,
-            people: People::new(spec.limits),
-            open: 0,
-            cells: VecDeque::new(),
-            contributions: vec![None; encodings.len()],
-        }
+/// Makes events of rows, each by itself.
+#[derive(Clone)]
+pub struct Parser {
+    spec: Arc<Spec>,
+    encodings: Arc<[Encoding]>,
+    key: Arc<HashKey>,
+}
+
+impl Parser {
+    /// A parser of rows with the fields of [`Spec::columns`], whose people get their pseudonyms from a key.
+    pub fn new(spec: Arc<Spec>, key: Arc<HashKey>) -> Self {
+        let encodings = Encoding::all(&spec).into();
+        Self { spec, encodings, key }
     }
 
-    pub(crate) fn key(&self) -> &HashKey {
+    /// The encodings of the releases.
+    pub fn encodings(&self) -> &Arc<[Encoding]> {
+        &self.encodings
+    }
+
+    /// The description.
+    pub fn spec(&self) -> &Arc<Spec> {
+        &self.spec
+    }
+
+    pub(crate) fn key(&self) -> &Arc<HashKey> {
         &self.key
     }
 
+    /// Reads a row into an event, whose room is used again, and says what is wrong with the row, if anything is. The step is
+    /// that of the row's time; [`Parser::counted_in`] says in which one it counts.
+    ///
+    /// # Complexity
+    /// Linear in the used fields of the row. Nothing is allocated, but for keys that are found in the rows.
+    pub fn parse(&self, row: &Row<'_>, event: &mut Event) -> Option<BadRow> {
+        event.contributions.clear();
+        event.person = None;
+        let Some(step) = row.field(0).and_then(|time| self.spec.calendar.step_of(time.trim_ascii())) else {
+            return Some(BadRow::Time);
+        };
+        event.step = step as u32;
+        let identifier = match self.spec.input.person {
+            None => None,
+            Some(_) => match row.field(1).map(<[u8]>::trim_ascii) {
+                Some(identifier) if !identifier.is_empty() => Some(identifier),
+                _ => return Some(BadRow::Person),
+            },
+        };
+        let mut bad = None;
+        for (release, encoding) in (0..).zip(self.encodings.iter()) {
+            match encoding.encode(release, row) {
+                Ok(contribution) => event.contributions.push(contribution),
+                Err(Unfit::Elsewhere) => {}
+                Err(Unfit::NoKey) => bad = bad.or(Some(BadRow::Key)),
+                Err(Unfit::NoNumber) => bad = bad.or(Some(BadRow::Value)),
+            }
+        }
+        if !event.contributions.is_empty() {
+            event.person = identifier.map(|identifier| self.key.pseudonym(identifier));
+        }
+        bad
+    }
+
+    /// The step in which a row of a step counts while the steps before `open` are released; nothing if it does not.
+    pub fn counted_in(&self, step: u32, open: u32) -> Option<u32> {
+        match (step >= open, self.spec.late) {
+            (true, _) => Some(step),
+            (false, Late::Next) if (open as usize) < self.spec.calendar.steps() => Some(open),
+            (false, _) => None,
+        }
+    }
+}
+
+/// The cells of the steps that are not released yet, and who has counted in them.
+pub struct Intake {
+    parser: Parser,
+    people: People,
     /// The number of steps that are released.
-    pub(crate) fn open(&self) -> usize {
+    open: usize,
+    /// Rows of the steps before this one never count.
+    first: usize,
+    /// The cells of every step from `open` on that has any.
+    cells: VecDeque<Option<Cells>>,
+    /// The event of the current row.
+    event: Event,
+}
+
+impl Intake {
+    /// Nothing read yet.
+    pub fn new(parser: Parser) -> Self {
+        let people = People::new(parser.spec.limits);
+        Self { parser, people, open: 0, first: 0, cells: VecDeque::new(), event: Event::default() }
+    }
+
+    pub(crate) fn key(&self) -> &Arc<HashKey> {
+        self.parser.key()
+    }
+
+    /// Begins with a later step: rows of those before it, which were counted elsewhere, are left out whatever the description
+    /// says about late rows.
+    pub(crate) fn begin_at(&mut self, open: usize) {
+        self.open = open;
+        self.first = open;
+    }
+
+    /// The number of steps that are released.
+    pub fn open(&self) -> usize {
         self.open
     }
 
@@ -76,8 +167,8 @@ impl<'a> Intake<'a> {
     ///
     /// # Errors
     /// A row that cannot be used, where the description says to stop there.
-    pub(crate) fn push(&mut self, row: &Row<'_>, file: &std::path::Path) -> Result<()> {
-        match (self.take(row), self.spec.input.bad_rows) {
+    pub fn push(&mut self, row: &Row<'_>, file: &std::path::Path) -> Result<()> {
+        match (self.take(row), self.parser.spec.input.bad_rows) {
             (Some(bad), BadRows::Refuse) => Err(Error::Input(Mistake {
                 file: file.to_owned(),
                 line: row.line,
@@ -88,117 +179,108 @@ impl<'a> Intake<'a> {
     }
 
     /// Takes a row and says what is wrong with it, if anything is.
-    pub(crate) fn take(&mut self, row: &Row<'_>) -> Option<BadRow> {
-        let Some(step) = row.field(0).and_then(|time| self.spec.calendar.step_of(time.trim_ascii())) else {
-            return Some(BadRow::Time);
-        };
-        let person = if self.spec.input.person.is_some() {
-            match row.field(1).map(<[u8]>::trim_ascii) {
-                Some(identifier) if !identifier.is_empty() => Some(identifier),
-                _ => return Some(BadRow::Person),
-            }
-        } else {
-            None
-        };
-        let step = match (step >= self.open, self.spec.late) {
-            (true, _) => step,
-            (false, Late::Next) if self.open < self.spec.calendar.steps() => self.open,
-            (false, _) => return None,
-        };
-        let mut bad = None;
-        let mut counts = false;
-        for (slot, encoding) in self.contributions.iter_mut().zip(self.encodings) {
-            *slot = match encoding.encode(row) {
-                Ok(contribution) => Some(contribution),
-                Err(unfit) => {
-                    bad = bad.or(match unfit {
-                        Unfit::Elsewhere => None,
-                        Unfit::NoKey => Some(BadRow::Key),
-                        Unfit::NoNumber => Some(BadRow::Value),
-                    });
-                    None
-                }
-            };
-            counts |= slot.is_some();
+    pub fn take(&mut self, row: &Row<'_>) -> Option<BadRow> {
+        let mut event = std::mem::take(&mut self.event);
+        let bad = self.parser.parse(row, &mut event);
+        if !event.contributions.is_empty() {
+            self.count(&mut event);
         }
-        if !counts {
-            return bad;
-        }
-        let person = person.map(|identifier| self.key.pseudonym(identifier));
-        if let Some(person) = person
-            && !self.people.admit(person, step as u32)
-        {
-            return bad;
-        }
-        let slot = step - self.open;
-        if self.cells.len() <= slot {
-            self.cells.resize_with(slot + 1, || None);
-        }
-        let encodings = self.encodings;
-        let cells = self.cells[slot].get_or_insert_with(|| empty_cells(encodings));
-        for ((encoding, contribution), cells) in encodings.iter().zip(&self.contributions).zip(cells) {
-            let Some(contribution) = contribution else { continue };
-            if let crate::encoding::Measure::People(index) = encoding.measure {
-                let first = person.is_some_and(|person| self.people.first_time(person, index));
-                if !first {
-                    continue;
-                }
-            }
-            encoding.add(*contribution, cells);
-        }
+        self.event = event;
         bad
     }
 
-    /// Closes the first open step: its cells, by release, as the mechanism takes them.
-    pub(crate) fn close(&mut self) -> Vec<Vec<i64>> {
+    /// Counts an event, as far as the limits of its person allow.
+    pub fn count(&mut self, event: &mut Event) {
+        let Some(step) = self.parser.counted_in(event.step, self.open as u32) else { return };
+        if (event.step as usize) < self.first {
+            return;
+        }
+        event.step = step;
+        let encodings = &self.parser.encodings;
+        if !self.people.limit(event, encodings) {
+            return;
+        }
+        let slot = step as usize - self.open;
+        if self.cells.len() <= slot {
+            self.cells.resize_with(slot + 1, || None);
+        }
+        let cells = self.cells[slot].get_or_insert_with(|| Cells::new(encodings));
+        event.contributions.iter().for_each(|contribution| cells.add(encodings, contribution));
+    }
+
+    /// Closes the first open step: its cells as the mechanisms take them.
+    pub fn close(&mut self) -> Cells {
         let first = self.cells.pop_front().flatten();
-        let mut cells = first.unwrap_or_else(|| empty_cells(self.encodings));
-        cells.iter_mut().for_each(|cells| capped(cells));
         self.open += 1;
-        cells
+        first.unwrap_or_else(|| Cells::new(&self.parser.encodings)).capped()
     }
 
     /// Forgets what no later row can depend on.
-    pub(crate) fn forget(&mut self) {
-        self.people.close(self.open as u32, self.spec.privacy.protects == Protects::Person);
+    pub fn forget(&mut self) {
+        self.people.close(self.open as u32, self.parser.spec.privacy.protects == Protects::Person);
     }
 
     /// All of it as bytes, for the sealed state.
     pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
-        bytes.extend_from_slice(self.key.expose());
+        bytes.extend_from_slice(self.key().expose());
         bytes.extend_from_slice(&(self.open as u64).to_le_bytes());
+        bytes.extend_from_slice(&(self.first as u64).to_le_bytes());
         self.people.encode(bytes);
         bytes.extend_from_slice(&(self.cells.len() as u64).to_le_bytes());
         for cells in &self.cells {
             bytes.push(u8::from(cells.is_some()));
-            for cell in cells.iter().flatten().flatten() {
-                bytes.extend_from_slice(&cell.to_le_bytes());
+            for release in cells.iter().flat_map(Cells::releases) {
+                match release {
+                    ReleaseCells::Listed(cells) => {
+                        cells.iter().for_each(|cell| bytes.extend_from_slice(&cell.to_le_bytes()));
+                    }
+                    ReleaseCells::Named(cells) => {
+                        bytes.extend_from_slice(&(cells.len() as u64).to_le_bytes());
+                        for (name, cell) in cells {
+                            bytes.extend_from_slice(&(name.len() as u64).to_le_bytes());
+                            bytes.extend_from_slice(name.as_bytes());
+                            bytes.extend_from_slice(&cell.to_le_bytes());
+                        }
+                    }
+                }
             }
         }
     }
 
     /// Reads what [`Intake::encode`] wrote; nothing if the bytes are not that.
-    pub(crate) fn decode(spec: &'a Spec, encodings: &'a [Encoding], bytes: &mut &[u8]) -> Option<Self> {
-        let key = HashKey::new(take(bytes)?);
-        let open = usize::try_from(u64::from_le_bytes(take(bytes)?)).ok()?;
+    pub(crate) fn decode(spec: &Arc<Spec>, bytes: &mut &[u8]) -> Option<Self> {
+        let parser = Parser::new(Arc::clone(spec), Arc::new(HashKey::new(take(bytes)?)));
+        let count = |bytes: &mut &[u8]| usize::try_from(u64::from_le_bytes(take(bytes)?)).ok();
+        let (open, first) = (count(bytes)?, count(bytes)?);
         let people = People::decode(spec.limits, bytes)?;
-        let length = usize::try_from(u64::from_le_bytes(take(bytes)?)).ok()?;
+        let length = count(bytes)?;
         if open.checked_add(length)? > spec.calendar.steps() {
             return None;
         }
-        let mut intake = Self { people, open, ..Self::new(spec, encodings, key) };
+        let mut intake = Self { people, open, first, ..Self::new(parser) };
         for _ in 0..length {
             let [present] = take::<1>(bytes)?;
-            let mut cells = (present == 1).then(|| empty_cells(encodings));
-            for cell in cells.iter_mut().flatten().flatten() {
-                *cell = i64::from_le_bytes(take(bytes)?);
+            let mut cells = (present == 1).then(|| Cells::new(intake.parser.encodings()));
+            for release in cells.iter_mut().flat_map(Cells::releases_mut) {
+                match release {
+                    ReleaseCells::Listed(cells) => {
+                        for cell in cells {
+                            *cell = i64::from_le_bytes(take(bytes)?);
+                        }
+                    }
+                    ReleaseCells::Named(cells) => {
+                        for _ in 0..count(bytes)? {
+                            let length = count(bytes)?;
+                            let (name, rest) = bytes.split_at_checked(length)?;
+                            *bytes = rest;
+                            let name = std::str::from_utf8(name).ok()?.into();
+                            cells.insert(name, i64::from_le_bytes(take(bytes)?));
+                        }
+                    }
+                }
             }
             intake.cells.push_back(cells);
         }
         Some(intake)
     }
-}
-
-fn empty_cells(encodings: &[Encoding]) -> Vec<Vec<i64>> {
-    encodings.iter().map(|encoding| vec![0; encoding.dimension()]).collect()
 }

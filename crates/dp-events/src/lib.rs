@@ -11,14 +11,19 @@
 //! | [`rows`] | reading CSV and Parquet |
 //! | [`consumed`] | which rows were read before, and that they have not changed |
 //! | [`people`] | limits per person, enforced by keyed hashes |
-//! | `encoding`, `values` | what a row adds to which cells, and how far one person can move them |
-//! | `intake` | all of this, one row after the other |
+//! | [`encoding`], `values` | what a row adds to which cells, and how far one person can move them |
+//! | [`intake`] | all of this, one row after the other |
 //! | [`plan`](mod@plan) | strategy, noise and part of the budget of every release |
+//! | [`releases`] | the cells of a closed step in, its numbers out |
 //! | [`statistics`] | from noisy cells to numbers with bands |
 //! | `state` | the sealed folder between two runs |
 //! | [`dashboard`] | a run |
 //! | `publish`, `guarantee`, `page` | what everybody sees |
 //! | [`ledger`] | what was spent |
+//!
+//! [`Dashboard`] runs all of it over files, with a state on disk. Whoever has rows elsewhere, or many machines, takes the parts:
+//! [`intake::Parser`], [`people::People`] and [`encoding::Cells`] may run anywhere, as long as all rows of a person meet the same
+//! `People`; [`Releases`] takes the cells of each step once.
 //!
 //! # Three things that are not the same
 //!
@@ -29,15 +34,16 @@
 pub mod calendar;
 pub mod consumed;
 pub mod dashboard;
-mod encoding;
+pub mod encoding;
 mod error;
 mod guarantee;
-mod intake;
+pub mod intake;
 pub mod ledger;
 mod page;
 pub mod people;
 pub mod plan;
 mod publish;
+pub mod releases;
 pub mod rows;
 #[cfg(test)]
 mod small_worlds;
@@ -49,6 +55,7 @@ mod values;
 pub use dashboard::{Dashboard, Outcome};
 pub use error::{Error, Mistake, Result};
 pub use ledger::Ledger;
+pub use releases::Releases;
 #[cfg(feature = "parquet")]
 pub use rows::{parquet_columns, read_parquet};
 pub use spec::Spec;

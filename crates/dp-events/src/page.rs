@@ -15,7 +15,7 @@ const WARNING: &str =
 
 /// The page of all tables.
 pub(crate) fn page(spec: &Spec, header: &Header, tables: &[Table<'_>]) -> String {
-    let published = tables.first().map_or(0, |table| table.series(0, 0).count());
+    let published = header.from + tables.first().map_or(0, |table| table.times().count());
     filled(|name| match name {
         "title" => escape(&spec.title),
         "standing" => escape(&standing(spec, published)),
@@ -24,7 +24,7 @@ pub(crate) fn page(spec: &Spec, header: &Header, tables: &[Table<'_>]) -> String
         "counted" => counted(spec),
         "promise" => promise(spec, header),
         // Safe inside a script: nothing in the data can end it.
-        "data" => data(spec, published, tables).replace('<', "\\u003c"),
+        "data" => data(spec, tables).replace('<', "\\u003c"),
         _ => String::new(),
     })
 }
@@ -110,27 +110,25 @@ fn promise(spec: &Spec, header: &Header) -> String {
 }
 
 /// Every number of every series, for the script.
-fn data(spec: &Spec, published: usize, tables: &[Table<'_>]) -> String {
+fn data(spec: &Spec, tables: &[Table<'_>]) -> String {
     let string = |text: &str| serde_json::Value::from(text).to_string();
     let list = |items: &[String]| format!("[{}]", items.join(","));
-    let times: Vec<String> = (0..published).map(|step| string(&spec.calendar.label(step))).collect();
+    let times: Vec<String> =
+        tables.first().map_or_else(Vec::new, |table| table.times().map(|time| string(&time)).collect());
     let mut releases = Vec::new();
     for table in tables {
         let release = table.release;
-        let keys = table.keys();
+        let mut keys = table.keys();
         let names: Vec<String> = release.statistics.iter().map(|one| string(&one.to_string())).collect();
-        let mut series = Vec::new();
-        for key in 0..keys.len() {
-            for statistic in 0..names.len() {
-                let mut columns: [Vec<String>; 3] = Default::default();
-                for numbers in table.series(key, statistic) {
-                    for (column, number) in columns.iter_mut().zip(numbers) {
-                        column.push(number);
-                    }
-                }
-                series.push(list(&columns.map(|column| list(&column))));
-            }
+        let mut series = table.series();
+        if keys.is_empty() {
+            // No key stands out yet: a place for one, with nothing in it.
+            keys.push("—");
+            let nothing = vec!["null".to_owned(); times.len()];
+            series = vec![[(); 3].map(|()| nothing.clone()); names.len()];
         }
+        let series: Vec<String> =
+            series.into_iter().map(|columns| list(&columns.map(|column| list(&column)))).collect();
         let column = release.by.as_ref().map_or_else(|| "null".to_owned(), |by| string(&by.column));
         let keys: Vec<String> = keys.iter().map(|key| string(key)).collect();
         releases.push(format!(

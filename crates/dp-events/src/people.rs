@@ -7,13 +7,23 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
 
+use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
+use crate::encoding::Encoding;
+use crate::intake::Event;
 use crate::spec::Limits;
 
 /// A person, by the keyed hash of the identifier.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Pseudonym(u128);
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Pseudonym(u128);
+
+impl Pseudonym {
+    /// A number that spreads people evenly, such as over machines.
+    pub fn number(self) -> u64 {
+        (self.0 >> 64) as u64
+    }
+}
 
 /// A secret key under which identifiers and rows are remembered.
 pub struct HashKey(Zeroizing<[u8; 32]>);
@@ -29,7 +39,7 @@ impl HashKey {
     }
 
     /// The pseudonym of an identifier.
-    pub(crate) fn pseudonym(&self, identifier: &[u8]) -> Pseudonym {
+    pub fn pseudonym(&self, identifier: &[u8]) -> Pseudonym {
         let hash = blake3::keyed_hash(&self.0, identifier);
         let (first, _) = hash.as_bytes().split_first_chunk::<16>().unwrap_or((&[0; 16], &[]));
         Pseudonym(u128::from_le_bytes(*first))
@@ -80,13 +90,14 @@ struct Person {
 pub(crate) const MOST_PEOPLE_RELEASES: usize = 32;
 
 /// Everybody who has counted so far.
-pub(crate) struct People {
+pub struct People {
     limits: Limits,
     table: HashMap<Pseudonym, Person, BuildHasherDefault<FirstWord>>,
 }
 
 impl People {
-    pub(crate) fn new(limits: Limits) -> Self {
+    /// Nobody yet.
+    pub fn new(limits: Limits) -> Self {
         Self { limits, table: HashMap::default() }
     }
 
@@ -101,7 +112,7 @@ impl People {
     /// # Privacy
     /// Of each person at most `rows_per_step` rows count in a step, in at most `steps` steps, any two at least `separation`
     /// apart, in whatever order the rows come.
-    pub(crate) fn admit(&mut self, person: Pseudonym, step: u32) -> bool {
+    pub fn admit(&mut self, person: Pseudonym, step: u32) -> bool {
         let limits = self.limits;
         let mut entry = match self.table.entry(person) {
             Entry::Vacant(entry) => {
@@ -126,6 +137,23 @@ impl People {
         fits
     }
 
+    /// Takes from an event what does not count because of the limits, and says whether anything is left.
+    ///
+    /// # Privacy
+    /// As [`People::admit`]; and a release of different people counts each of them once.
+    pub fn limit(&mut self, event: &mut Event, encodings: &[Encoding]) -> bool {
+        let Some(person) = event.person else { return !event.contributions.is_empty() };
+        if event.contributions.is_empty() || !self.admit(person, event.step) {
+            event.contributions.clear();
+            return false;
+        }
+        event.contributions.retain(|contribution| {
+            let people = encodings.get(contribution.release as usize).and_then(Encoding::counts_people);
+            people.is_none_or(|index| self.first_time(person, index))
+        });
+        !event.contributions.is_empty()
+    }
+
     /// Whether a release of different people has not counted the person before, which is then remembered.
     pub(crate) fn first_time(&mut self, person: Pseudonym, release: usize) -> bool {
         let bit = 1_u32 << release;
@@ -138,7 +166,7 @@ impl People {
     /// Forgets what no later row can depend on, once all steps before `open` are closed.
     ///
     /// `across_steps` says whether the number of steps is limited; where it is not, people of closed steps are forgotten.
-    pub(crate) fn close(&mut self, open: u32, across_steps: bool) {
+    pub fn close(&mut self, open: u32, across_steps: bool) {
         let separation = self.limits.separation;
         self.table.retain(|_, person| {
             let before = person.visits.len();

@@ -1,14 +1,36 @@
 //! Every release with its strategy, its noise and its part of the budget, before any data is read.
+//!
+//! Fitting strategies takes seconds, so it happens once: what was fitted is kept in the sealed state, and every later run
+//! measures with the same coefficients.
+
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use dp_mechanisms::exact::budget::rho_from_approximate;
-use dp_mechanisms::{Budget, Method, Participation, Plan, Problem, Statistic as JointStatistic, Workload};
+use dp_mechanisms::sparse::MOST_COORDINATES;
+use dp_mechanisms::strategy::Measurement;
+use dp_mechanisms::strategy::toeplitz::{Core, ToeplitzStrategy};
+use dp_mechanisms::{
+    Budget, Footprint, Method, Participation, Plan, Problem, Statistic as JointStatistic, Strategy, Workload,
+};
+use serde::{Deserialize, Serialize};
 
 use crate::encoding::{Encoding, Measure};
 use crate::error::{Error, Result};
-use crate::spec::{Promise, Release, Spec, Statistic};
+use crate::ledger::Entry;
+use crate::spec::{By, Promise, Protects, Release, Spec, Statistic};
 
 /// The methods whose noise serves any statistic of the stream, best first.
 const METHODS: [Method; 3] = [Method::ScaledSqrt, Method::NormalizedSqrt, Method::Sqrt];
+
+/// The same for Laplace noise; which is best depends on the statistics.
+const PURE_METHODS: [Method; 2] = [Method::WeightedTree, Method::Identity];
+
+/// The half-width of a 95 % band of Gaussian noise, in standard deviations.
+const GAUSSIAN_BAND: f64 = 1.959_963_984_540_054;
+
+/// The same for a single value of Laplace noise, `ln(20)/√2`; sums of several have lighter tails.
+const LAPLACE_BAND: f64 = 2.118_297_731_665_2;
 
 /// One release, planned.
 pub struct Planned {
@@ -20,8 +42,10 @@ pub struct Planned {
     pub(crate) keys: usize,
     /// The standard deviation of every statistic at every step, in units of a cell.
     deviations: Vec<Vec<f64>>,
-    /// What this release adds to the total, `ρ = Δ²/(2σ²)`, rounded up.
-    rho: f64,
+    spent: Entry,
+    /// Where keys are found: from which total a key is shown, by step.
+    thresholds: Vec<f64>,
+    fitted: Fitted,
 }
 
 impl Planned {
@@ -30,24 +54,34 @@ impl Planned {
         self.plan.strategy().name()
     }
 
-    /// What this release spends, as ρ of zero-concentrated differential privacy.
-    pub fn rho(&self) -> f64 {
-        self.rho
+    /// What this release spends.
+    pub fn spent(&self) -> &Entry {
+        &self.spent
     }
 
-    /// The number of cells that are measured at every step.
+    /// What this release spends, as ρ of zero-concentrated differential privacy.
+    pub fn rho(&self) -> f64 {
+        self.spent.rho
+    }
+
+    /// The number of cells that are measured at every step, where keys are listed.
     pub fn dimension(&self) -> usize {
         self.encoding.dimension()
     }
 
     /// How far its noise is from Gaussian noise, in total variation: what a composition by μ adds to δ.
     pub fn slack(&self) -> f64 {
-        self.plan.slack()
+        self.spent.slack
     }
 
     /// The statistics, in the order in which they are printed.
     pub fn statistics(&self) -> &[Statistic] {
         &self.statistics
+    }
+
+    /// The number of steps that it is planned for.
+    pub fn steps(&self) -> usize {
+        self.plan.steps()
     }
 
     /// The bytes that a run keeps of this release: its cells at every step.
@@ -64,56 +98,434 @@ impl Planned {
                 let share = *centre as f64 / *half as f64;
                 libm::sqrt(1.0 + share * share)
             }
+            (Measure::Values(tree), Statistic::Range(low, high)) => {
+                let (first, end) = self.encoding.leaves(*low, *high);
+                return Some(
+                    self.deviations.get(statistic)?.get(step)? * tree.range_variance(first, end).sqrt(),
+                );
+            }
             _ => 1.0,
         };
         Some(self.deviations.get(statistic)?.get(step)? * factor * self.encoding.resolution())
+    }
+
+    /// From which released total a key is shown at a step counted from 0, where keys are found in the rows.
+    pub fn threshold(&self, step: usize) -> Option<f64> {
+        self.thresholds.get(step).copied()
     }
 
     /// The standard deviation of a statistic of cells at a step counted from 0, in units of a cell.
     pub(crate) fn cell_deviation(&self, statistic: usize, step: usize) -> f64 {
         self.deviations.get(statistic).and_then(|steps| steps.get(step)).copied().unwrap_or(f64::INFINITY)
     }
+
+    /// The half-width of a 95 % band, in standard deviations.
+    pub(crate) fn band(&self) -> f64 {
+        if self.spent.epsilon.is_some() { LAPLACE_BAND } else { GAUSSIAN_BAND }
+    }
+
+    pub(crate) fn fitted(&self) -> &Fitted {
+        &self.fitted
+    }
 }
 
-/// Plans every release of a description.
+/// Plans every release of a description for all steps from one on, counted from 0.
 ///
 /// # Privacy
 /// All releases together satisfy the budget. A single release gets it as it is stated. Several that share an (ε, δ) get parts of
 /// the μ that it buys: Gaussian noise composes to `μ² = Σ μ_i²` exactly, also adaptively, and the distance of discrete from
 /// Gaussian noise costs `(1 + e^ε) Σ slack_i` of δ, for which a part of δ is set aside. Where that is not enough, and for a
-/// stated ρ, the parts are those of ρ, which discrete noise satisfies without slack.
+/// stated ρ, the parts are those of ρ, which discrete noise satisfies without slack. Parts of a pure ε add up to it. Where keys
+/// are found in the rows, half of δ is for showing a key that one person alone has caused ([`crate::releases`]).
 ///
 /// # Errors
 /// What calibration refuses, by the name of the release.
-pub fn plan(spec: &Spec) -> Result<Vec<Planned>> {
-    let refuse = |source| Error::Mechanism { release: spec.releases[0].name.clone(), source };
-    let (epsilon, delta) = match (spec.privacy.budget, spec.releases.len()) {
-        (Promise::ZeroConcentrated { rho }, _) => {
-            return with_budgets(spec, &parts_of_rho(spec, rho).map_err(refuse)?);
-        }
-        (Promise::Approximate { epsilon, delta }, 1) => {
-            return with_budgets(spec, &[Budget::approximate(epsilon, delta).map_err(refuse)?]);
-        }
-        (Promise::Approximate { epsilon, delta }, _) => (epsilon, delta),
-    };
-    let reserve = delta * SET_ASIDE;
-    let whole = Budget::approximate(epsilon, delta - reserve).map_err(refuse)?;
-    let parts = shares(spec).map(|share| Budget::gaussian(whole.mu() * share.sqrt() * ROUNDED_DOWN));
-    let parts = parts.collect::<dp_mechanisms::Result<Vec<_>>>().map_err(refuse)?;
-    let planned = with_budgets(spec, &parts)?;
-    let slack: f64 = planned.iter().map(Planned::slack).sum();
-    if (1.0 + epsilon.exp()) * slack * (1.0 + 1e-9) <= reserve {
-        return Ok(planned);
-    }
-    let rho = rho_from_approximate(epsilon, delta).map_err(refuse)?;
-    with_budgets(spec, &parts_of_rho(spec, rho).map_err(refuse)?)
+pub fn plan(spec: &Spec, from: usize) -> Result<Vec<Planned>> {
+    Builder::new(spec, from).all()
+}
+
+/// Plans every release as it was planned before, from what was fitted then.
+///
+/// # Errors
+/// As [`plan`], and where the fit is that of something else.
+pub(crate) fn plan_again(spec: &Spec, from: usize, kept: &[Fitted]) -> Result<Vec<Planned>> {
+    Builder { kept: Some(kept), ..Builder::new(spec, from) }.all()
 }
 
 /// The part of δ that is set aside for the difference between discrete and Gaussian noise.
 const SET_ASIDE: f64 = 1e-6;
 
+/// The part of δ for the thresholds of keys that are found in the rows.
+const FOR_THRESHOLDS: f64 = 0.5;
+
 /// By how much every part is rounded down: more than it, and the sum of parts, can gain by rounding later.
 const ROUNDED_DOWN: f64 = 1.0 - 1e-11;
+
+/// A strategy as it was fitted, and the squared norms of the rows of every statistic's decoder, to the last bit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Fitted {
+    method: String,
+    /// Nothing for strategies that are built at once.
+    shape: Option<Shape>,
+    /// By statistic; the last is the total, which decides on keys that are found.
+    row_norms: Vec<Vec<u64>>,
+}
+
+/// The coefficients of `D1 · T · D2` as bits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Shape {
+    coefficients: Vec<u64>,
+    inverse: Option<Vec<u64>>,
+    rows: Option<Vec<u64>>,
+    columns: Option<Vec<u64>>,
+}
+
+fn bits(values: &[f64]) -> Vec<u64> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+fn floats(bits: &[u64]) -> Vec<f64> {
+    bits.iter().map(|bits| f64::from_bits(*bits)).collect()
+}
+
+impl Shape {
+    /// What a strategy with a Toeplitz core measures; nothing for others.
+    fn of(strategy: &dyn Strategy) -> dp_mechanisms::Result<Option<Self>> {
+        let (core, rows, columns) = match strategy.measurement()? {
+            Measurement::Toeplitz(core) => (core, None, None),
+            Measurement::Scaled { rows, core, columns } => (core, Some(rows), columns),
+            _ => return Ok(None),
+        };
+        let (coefficients, inverse) = match core {
+            Core::Full { coefficients, inverse } => (coefficients, Some(inverse)),
+            Core::Banded(band) => (band, None),
+            _ => return Ok(None),
+        };
+        Ok(Some(Self {
+            coefficients: bits(&coefficients),
+            inverse: inverse.map(|values| bits(&values)),
+            rows: rows.map(|values| bits(&values)),
+            columns: columns.map(|values| bits(&values)),
+        }))
+    }
+
+    fn measurement(&self) -> Measurement {
+        let coefficients = floats(&self.coefficients);
+        let core = match &self.inverse {
+            Some(inverse) => Core::Full { coefficients, inverse: floats(inverse) },
+            None => Core::Banded(coefficients),
+        };
+        match &self.rows {
+            Some(rows) => {
+                Measurement::Scaled { rows: floats(rows), core, columns: self.columns.as_deref().map(floats) }
+            }
+            None => Measurement::Toeplitz(core),
+        }
+    }
+}
+
+impl Fitted {
+    /// The strategy, built of what was fitted.
+    fn strategy(&self, problem: &Problem) -> dp_mechanisms::Result<Arc<dyn Strategy>> {
+        let method: Method = self.method.parse()?;
+        match &self.shape {
+            None => method.build(problem),
+            Some(shape) => Ok(Arc::new(ToeplitzStrategy::measuring(
+                method.name(),
+                problem.workload(),
+                problem.steps(),
+                shape.measurement(),
+            )?)),
+        }
+    }
+}
+
+/// What is planned, and what has been found out on the way.
+struct Builder<'a> {
+    spec: &'a Spec,
+    from: usize,
+    kept: Option<&'a [Fitted]>,
+    /// The least error of a workload alone, by what it is.
+    alone: HashMap<String, f64>,
+    /// Strategies, without their rows, by what they were fitted to.
+    fitted: HashMap<String, Fitted>,
+}
+
+impl<'a> Builder<'a> {
+    fn new(spec: &'a Spec, from: usize) -> Self {
+        Self { spec, from, kept: None, alone: HashMap::new(), fitted: HashMap::new() }
+    }
+
+    fn all(&mut self) -> Result<Vec<Planned>> {
+        let spec = self.spec;
+        let refuse = |source| Error::Mechanism { release: spec.releases[0].name.clone(), source };
+        let found = spec.releases.iter().any(|release| release.by.as_ref().is_some_and(By::is_found));
+        let (epsilon, delta) = match (spec.privacy.budget, spec.releases.len()) {
+            (Promise::ZeroConcentrated { rho }, _) => {
+                return self.with_budgets(&parts_of_rho(spec, rho).map_err(refuse)?, 0.0);
+            }
+            (Promise::Pure { epsilon }, _) => {
+                let parts = shares(spec).map(|share| Budget::pure(epsilon * share * ROUNDED_DOWN));
+                let parts = parts.collect::<dp_mechanisms::Result<Vec<_>>>().map_err(refuse)?;
+                return self.with_budgets(&parts, 0.0);
+            }
+            (Promise::Approximate { epsilon, delta }, _) if found => {
+                // The noise of all conceivable keys is far from as many Gaussians, which zCDP does not mind.
+                let reserve = delta * FOR_THRESHOLDS;
+                let rho = rho_from_approximate(epsilon, delta - reserve).map_err(refuse)?;
+                return self.with_budgets(&parts_of_rho(spec, rho).map_err(refuse)?, reserve);
+            }
+            (Promise::Approximate { epsilon, delta }, 1) => {
+                return self.with_budgets(&[Budget::approximate(epsilon, delta).map_err(refuse)?], 0.0);
+            }
+            (Promise::Approximate { epsilon, delta }, _) => (epsilon, delta),
+        };
+        let reserve = delta * SET_ASIDE;
+        let whole = Budget::approximate(epsilon, delta - reserve).map_err(refuse)?;
+        let parts = shares(spec).map(|share| Budget::gaussian(whole.mu() * share.sqrt() * ROUNDED_DOWN));
+        let parts = parts.collect::<dp_mechanisms::Result<Vec<_>>>().map_err(refuse)?;
+        let planned = self.with_budgets(&parts, 0.0)?;
+        let slack: f64 = planned.iter().map(Planned::slack).sum();
+        if (1.0 + epsilon.exp()) * slack * (1.0 + 1e-9) <= reserve {
+            return Ok(planned);
+        }
+        let rho = rho_from_approximate(epsilon, delta).map_err(refuse)?;
+        self.with_budgets(&parts_of_rho(spec, rho).map_err(refuse)?, 0.0)
+    }
+
+    fn with_budgets(&mut self, budgets: &[Budget], for_thresholds: f64) -> Result<Vec<Planned>> {
+        let spec = self.spec;
+        let found = spec.releases.iter().filter(|release| release.by.as_ref().is_some_and(By::is_found));
+        let threshold_delta = for_thresholds / found.count().max(1) as f64;
+        let planned = spec.releases.iter().zip(Encoding::all(spec)).zip(budgets).enumerate();
+        planned
+            .map(|(index, ((release, encoding), budget))| {
+                self.one(index, release, encoding, *budget, threshold_delta)
+                    .map_err(|source| Error::Mechanism { release: release.name.clone(), source })
+            })
+            .collect()
+    }
+
+    fn one(
+        &mut self,
+        index: usize,
+        release: &Release,
+        encoding: Encoding,
+        budget: Budget,
+        threshold_delta: f64,
+    ) -> dp_mechanisms::Result<Planned> {
+        let spec = self.spec;
+        let footprint = encoding.footprint(spec)?;
+        let dimension = if encoding.is_named() { MOST_COORDINATES as usize } else { encoding.dimension() };
+        let footprint = footprint.of_dimension(dimension)?;
+        let participation =
+            footprint.terms().first().map_or(Participation::Single, |term| term.participation);
+        let pure = matches!(spec.privacy.budget, Promise::Pure { .. });
+        let fitted = match self.kept {
+            Some(kept) => kept.get(index).cloned().ok_or(dp_mechanisms::Error::State {
+                reason: "it holds the strategies of other releases".to_owned(),
+            })?,
+            None => self.fit(release, &footprint, participation, budget, pure)?,
+        };
+        let problem = self.joint(release, participation, None)?;
+        let strategy = fitted.strategy(&problem)?;
+        let plan = Plan::exact(&strategy, footprint, budget, 1.0)?;
+        let steps = plan.steps();
+        let expected = release.statistics.len() + 1;
+        if fitted.row_norms.len() != expected || fitted.row_norms.iter().any(|rows| rows.len() != steps) {
+            return Err(dp_mechanisms::Error::State { reason: "its strategies are damaged".to_owned() });
+        }
+        // In units of a cell.
+        let sigma = plan.sigma();
+        let deviation = |rows: &Vec<u64>| -> Vec<f64> {
+            rows.iter().map(|squared| sigma * f64::from_bits(*squared).sqrt()).collect()
+        };
+        let mut deviations: Vec<Vec<f64>> = fitted.row_norms.iter().map(deviation).collect();
+        let totals = deviations.pop().unwrap_or_default();
+        let thresholds = if encoding.is_named() {
+            thresholds(spec, &encoding, participation, &totals, threshold_delta)
+        } else {
+            Vec::new()
+        };
+        let spent = Entry {
+            release: release.name.clone(),
+            first: self.from + 1,
+            steps,
+            strategy: plan.strategy().name().to_owned(),
+            rho: match budget.kind() {
+                dp_mechanisms::budget::Kind::Pure { epsilon } => (epsilon * epsilon / 2.0).next_up(),
+                _ => spent(&plan),
+            },
+            epsilon: match budget.kind() {
+                dp_mechanisms::budget::Kind::Pure { epsilon } => Some(epsilon),
+                _ => None,
+            },
+            slack: plan.slack(),
+            delta: if encoding.is_named() { threshold_delta } else { 0.0 },
+        };
+        Ok(Planned {
+            name: release.name.clone(),
+            plan,
+            encoding,
+            statistics: release.statistics.clone(),
+            keys: release.keys(),
+            deviations,
+            spent,
+            thresholds,
+            fitted,
+        })
+    }
+
+    /// The statistics of a release as one problem; without weights, whatever they are.
+    fn joint(
+        &mut self,
+        release: &Release,
+        participation: Participation,
+        importance: Option<&[f64]>,
+    ) -> dp_mechanisms::Result<Problem> {
+        let steps = self.spec.calendar.steps() - self.from;
+        // Means and quantiles are made of totals: one workload counts once, with all its weight.
+        let mut wanted: Vec<(Workload, f64)> = Vec::new();
+        let weights = importance.unwrap_or(&release.weights);
+        for (statistic, weight) in release.statistics.iter().zip(weights) {
+            let workload = statistic.workload()?;
+            match wanted.iter_mut().find(|(known, _)| *known == workload) {
+                Some((_, sum)) => *sum += weight,
+                None => wanted.push((workload, *weight)),
+            }
+        }
+        let statistics = wanted
+            .into_iter()
+            .map(|(workload, weight)| JointStatistic::new(workload, weight))
+            .collect::<dp_mechanisms::Result<_>>()?;
+        Ok(Problem::joint(statistics, steps)?.with_participation(participation))
+    }
+
+    /// Fits a strategy to the statistics of a release.
+    fn fit(
+        &mut self,
+        release: &Release,
+        footprint: &Footprint,
+        participation: Participation,
+        budget: Budget,
+        pure: bool,
+    ) -> dp_mechanisms::Result<Fitted> {
+        let plain = self.joint(release, participation, None)?;
+        let problem = if plain.statistics().len() == 1 {
+            plain
+        } else {
+            // The error of every statistic counts in units of what it would be alone.
+            let mut weights = Vec::new();
+            for (statistic, importance) in release.statistics.iter().zip(&release.weights) {
+                weights.push(importance / self.alone(statistic.workload()?, participation, pure)?);
+            }
+            self.joint(release, participation, Some(&weights))?
+        };
+        let fitted = self.strategy(&problem, footprint, budget, pure)?;
+        let strategy = fitted.strategy(&problem)?;
+        let mut row_norms = Vec::new();
+        for workload in release.statistics.iter().map(|one| one.workload()).chain([Ok(Workload::count())]) {
+            let rows = strategy.reading(&workload?)?.row_norms()?;
+            row_norms.push(rows.iter().map(f64::to_bits).collect());
+        }
+        Ok(Fitted { row_norms, ..fitted })
+    }
+
+    /// The strategy for a problem, without the rows of its statistics.
+    fn strategy(
+        &mut self,
+        problem: &Problem,
+        footprint: &Footprint,
+        budget: Budget,
+        pure: bool,
+    ) -> dp_mechanisms::Result<Fitted> {
+        let name = match problem.statistics() {
+            [one] => one.workload().to_string(),
+            several => {
+                let weighted = several.iter().map(|one| format!("{}*{}", one.workload(), one.weight()));
+                weighted.collect::<Vec<_>>().join(" ")
+            }
+        };
+        let needs = footprint.needs_non_negative_columns();
+        let name = format!("{name} {} {needs}", problem.participation());
+        if let Some(fitted) = self.fitted.get(&name) {
+            return Ok(fitted.clone());
+        }
+        let mut refusal = dp_mechanisms::Error::Empty { what: "the list of strategies" };
+        let mut best: Option<(f64, Fitted)> = None;
+        for method in if pure { &PURE_METHODS[..] } else { &METHODS[..] } {
+            let tried = method.build(problem).and_then(|strategy| {
+                let shape = Shape::of(strategy.as_ref())?;
+                let fitted = Fitted { method: method.name().to_owned(), shape, row_norms: Vec::new() };
+                // What is measured is what can be built again, not what was fitted.
+                let strategy = fitted.strategy(problem)?;
+                Plan::exact(&strategy, footprint.clone(), budget, 1.0)?;
+                let error = if pure { absolute_error(problem, strategy.as_ref())? } else { 0.0 };
+                Ok((error, fitted))
+            });
+            match tried {
+                Ok((error, fitted)) => {
+                    if best.as_ref().is_none_or(|(least, _)| error < *least) {
+                        best = Some((error, fitted));
+                    }
+                    if !pure {
+                        break;
+                    }
+                }
+                Err(error) => refusal = error,
+            }
+        }
+        let fitted = best.map(|(_, fitted)| fitted).ok_or(refusal)?;
+        self.fitted.insert(name, fitted.clone());
+        Ok(fitted)
+    }
+
+    /// The mean squared error of a statistic alone, by the first method that serves it.
+    fn alone(
+        &mut self,
+        workload: Workload,
+        participation: Participation,
+        pure: bool,
+    ) -> dp_mechanisms::Result<f64> {
+        let name = format!("{workload} {participation}");
+        if let Some(error) = self.alone.get(&name) {
+            return Ok(*error);
+        }
+        let steps = self.spec.calendar.steps() - self.from;
+        let problem = Problem::new(workload, steps)?.with_participation(participation);
+        let mut refusal = dp_mechanisms::Error::Empty { what: "the list of strategies" };
+        let mut least: Option<f64> = None;
+        for method in if pure { &PURE_METHODS[..] } else { &METHODS[..] } {
+            let error = method.build(&problem).and_then(|strategy| {
+                if pure {
+                    absolute_error(&problem, strategy.as_ref())
+                } else {
+                    problem.error(strategy.as_ref())
+                }
+            });
+            match error {
+                Ok(error) => {
+                    least = Some(least.map_or(error, |least| least.min(error)));
+                    if !pure {
+                        break;
+                    }
+                }
+                Err(error) => refusal = error,
+            }
+        }
+        let least = least.ok_or(refusal)?;
+        self.alone.insert(name, least);
+        Ok(least)
+    }
+}
+
+/// `Σ w_i Δ_1² ‖B_i‖²_F/n`: the error under Laplace noise.
+fn absolute_error(problem: &Problem, strategy: &dyn Strategy) -> dp_mechanisms::Result<f64> {
+    let rows = problem.row_norms(strategy)?;
+    let sum: f64 = problem.statistics().iter().zip(&rows).map(|(one, rows)| one.weight() * rows.mean()).sum();
+    let absolute = strategy.absolute_sensitivity(problem.participation())?;
+    Ok(absolute * absolute * sum)
+}
 
 /// The part of every release in the whole.
 fn shares(spec: &Spec) -> impl Iterator<Item = f64> {
@@ -125,73 +537,34 @@ fn parts_of_rho(spec: &Spec, rho: f64) -> dp_mechanisms::Result<Vec<Budget>> {
     shares(spec).map(|share| Budget::zero_concentrated(rho * share * ROUNDED_DOWN)).collect()
 }
 
-fn with_budgets(spec: &Spec, budgets: &[Budget]) -> Result<Vec<Planned>> {
-    let encodings = Encoding::all(spec, &spec.columns());
-    let planned = spec.releases.iter().zip(encodings).zip(budgets);
-    planned
-        .map(|((release, encoding), budget)| {
-            one(spec, release, encoding, *budget)
-                .map_err(|source| Error::Mechanism { release: release.name.clone(), source })
-        })
-        .collect()
-}
-
-fn one(spec: &Spec, release: &Release, encoding: Encoding, budget: Budget) -> dp_mechanisms::Result<Planned> {
-    let steps = spec.calendar.steps();
-    let footprint = encoding.footprint(spec)?.of_dimension(encoding.dimension())?;
-    let participation = footprint.terms().first().map_or(Participation::Single, |term| term.participation);
-    let workloads: Vec<Workload> =
-        release.statistics.iter().map(|one| one.workload()).collect::<dp_mechanisms::Result<_>>()?;
-    // The error of every statistic counts in units of what it would be alone.
-    let weighted = workloads.iter().zip(&release.weights).map(|(workload, importance)| {
-        let alone = Problem::new(workload.clone(), steps)?.with_participation(participation);
-        JointStatistic::new(workload.clone(), importance / least_error(&alone)?)
-    });
-    let weighted = weighted.collect::<dp_mechanisms::Result<_>>()?;
-    let problem = Problem::joint(weighted, steps)?.with_participation(participation);
-    let mut refusal = None;
-    for method in METHODS {
-        let planned = method.build(&problem).and_then(|strategy| {
-            let plan = Plan::exact(&strategy, footprint.clone(), budget, 1.0)?;
-            let rows = problem.row_norms(strategy.as_ref())?;
-            Ok((plan, rows))
-        });
-        let (plan, rows) = match planned {
-            Ok(planned) => planned,
-            Err(error) => {
-                refusal = Some(error);
-                continue;
-            }
-        };
-        // In units of a cell.
-        let sigma = plan.sigma();
-        let deviations = rows.iter().map(|rows| rows.iter().map(|squared| sigma * squared.sqrt()).collect());
-        return Ok(Planned {
-            name: release.name.clone(),
-            rho: spent(&plan),
-            plan,
-            encoding,
-            statistics: release.statistics.clone(),
-            keys: release.keys(),
-            deviations: deviations.collect(),
-        });
-    }
-    Err(refusal.unwrap_or(dp_mechanisms::Error::Empty { what: "the list of strategies" }))
-}
-
 /// `Δ²/(2σ²)`, rounded up.
 fn spent(plan: &Plan) -> f64 {
     plan.sensitivity().squared / (2.0 * plan.sigma() * plan.sigma()) * (1.0 + 1e-12)
 }
 
-/// The mean squared error of a statistic alone, by the first method that serves it.
-fn least_error(alone: &Problem) -> dp_mechanisms::Result<f64> {
-    let mut refusal = dp_mechanisms::Error::Empty { what: "the list of strategies" };
-    for method in METHODS {
-        match method.build(alone).and_then(|strategy| alone.error(strategy.as_ref())) {
-            Ok(error) => return Ok(error),
-            Err(error) => refusal = error,
-        }
-    }
-    Err(refusal)
+/// From which released total a key is shown, by step: `c + σ‖b_t‖ sqrt(2 ln(nK/δ'))`.
+///
+/// # Privacy
+/// One person raises no total by more than c, and touches at most K keys (both versions of a replaced one taken together). The
+/// noise of a total is a sum of discrete Gaussians, which is subgaussian with its own variance parameter, so a key of one
+/// person alone passes with probability `δ'/(nK)` at most in a step, and with δ' in all; see [`crate::releases`].
+fn thresholds(
+    spec: &Spec,
+    encoding: &Encoding,
+    participation: Participation,
+    totals: &[f64],
+    threshold_delta: f64,
+) -> Vec<f64> {
+    let (rows, times) = match (encoding.counts_people(), spec.privacy.protects) {
+        (Some(_), _) | (None, Protects::Event) => (1.0, 1.0),
+        (None, _) => (f64::from(spec.limits.rows_per_step), participation.times_within(totals.len()) as f64),
+    };
+    let versions = match spec.privacy.relation {
+        dp_mechanisms::Relation::ZeroOut => 1.0,
+        dp_mechanisms::Relation::Replace => 2.0,
+    };
+    let pairs = versions * rows * times * totals.len() as f64;
+    // Decoding in floating point is far more exact than this margin.
+    let deviations = (2.0 * (pairs / threshold_delta).ln()).sqrt() * (1.0 + 1e-9);
+    totals.iter().map(|deviation| rows * times + deviations * deviation).collect()
 }

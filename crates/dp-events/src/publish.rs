@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::guarantee;
 use crate::page;
 use crate::plan::Planned;
+use crate::releases::{Published, Releases};
 use crate::spec::{By, Release, Spec, Statistic};
 use crate::state::{Header, write_public};
 use crate::statistics::Number;
@@ -17,17 +18,13 @@ pub(crate) const COLUMNS: [&str; 7] =
     ["step", "time", "statistic", "value", "standard_deviation", "low", "high"];
 
 /// Writes every file that is not as it should be.
-pub(crate) fn publish(
-    spec: &Spec,
-    planned: &[Planned],
-    header: &Header,
-    steps: usize,
-    numbers: &[&[Number]],
-) -> Result<()> {
+pub(crate) fn publish(spec: &Spec, header: &Header, releases: &Releases) -> Result<()> {
     std::fs::create_dir_all(&spec.output).map_err(|error| Error::file(&spec.output, error))?;
     let mut tables = Vec::new();
-    for ((release, planned), numbers) in spec.releases.iter().zip(planned).zip(numbers) {
-        let table = Table::new(spec, release, planned, steps, numbers);
+    let planned = releases.planned();
+    for (index, (release, planned)) in spec.releases.iter().zip(planned.iter()).enumerate() {
+        let Some(published) = releases.published(index) else { continue };
+        let table = Table::new(spec, release, planned, header.from, releases.step(), published);
         replace(&spec.output.join(format!("{}.csv", release.name)), &table.csv())?;
         replace(&spec.output.join(format!("{}.jsonl", release.name)), &table.json_lines())?;
         tables.push(table);
@@ -50,8 +47,10 @@ pub(crate) struct Table<'a> {
     pub(crate) release: &'a Release,
     measure: &'a Measure,
     resolution: f64,
+    /// The number of steps before the first of these.
+    from: usize,
     steps: usize,
-    numbers: &'a [Number],
+    published: Published,
 }
 
 impl<'a> Table<'a> {
@@ -59,26 +58,49 @@ impl<'a> Table<'a> {
         spec: &'a Spec,
         release: &'a Release,
         planned: &'a Planned,
+        from: usize,
         steps: usize,
-        numbers: &'a [Number],
+        mut published: Published,
     ) -> Self {
         let (measure, resolution) = (&planned.encoding.measure, planned.encoding.resolution());
-        Self { spec, release, measure, resolution, steps, numbers }
+        if let Some(by) = release.by.as_ref().filter(|by| !by.is_found()) {
+            for (key, name) in published.keys.iter_mut().zip(by.names()) {
+                name.clone_into(&mut key.name);
+            }
+        }
+        Self { spec, release, measure, resolution, from, steps, published }
     }
 
-    /// The numbers of one series, over all steps.
-    pub(crate) fn series(&self, key: usize, statistic: usize) -> impl Iterator<Item = [String; 3]> {
-        let (keys, statistics) = (self.release.keys(), self.release.statistics.len());
-        (0..self.steps).filter_map(move |step| {
-            let number = self.numbers.get((step * keys + key) * statistics + statistic)?;
-            let [value, _, low, high] = self.printed(self.release.statistics[statistic], number);
-            Some([value, low, high])
-        })
+    /// The times of all steps.
+    pub(crate) fn times(&self) -> impl Iterator<Item = String> {
+        (self.from..self.from + self.steps).map(|step| self.spec.calendar.label(step))
+    }
+
+    /// Value and band of every series, by key and then by statistic, over all steps; a key that is found later has nothing
+    /// before.
+    pub(crate) fn series(&self) -> Vec<[Vec<String>; 3]> {
+        let statistics = &self.release.statistics;
+        let mut series = vec![<[Vec<String>; 3]>::default(); self.published.keys.len() * statistics.len()];
+        let mut numbers = self.published.numbers.iter();
+        for step in 0..self.steps {
+            for (key, columns) in self.published.keys.iter().zip(series.chunks_exact_mut(statistics.len())) {
+                for (statistic, columns) in statistics.iter().zip(columns) {
+                    let number = if key.from <= step { numbers.next() } else { None };
+                    let printed = number.map(|number| self.printed(*statistic, number));
+                    let [value, _, low, high] =
+                        printed.unwrap_or_else(|| [(); 4].map(|()| "null".to_owned()));
+                    for (column, number) in columns.iter_mut().zip([value, low, high]) {
+                        column.push(number);
+                    }
+                }
+            }
+        }
+        series
     }
 
     /// The keys in the order in which they are printed.
     pub(crate) fn keys(&self) -> Vec<&str> {
-        self.release.by.as_ref().map_or_else(|| vec![""], |by| by.names().collect())
+        self.published.keys.iter().map(|key| key.name.as_str()).collect()
     }
 
     fn csv(&self) -> String {
@@ -116,15 +138,13 @@ impl<'a> Table<'a> {
 
     /// Every line in order: by step, key and statistic.
     fn each(&self, mut line: impl FnMut(usize, &str, &str, &str, [String; 4])) {
-        let keys = self.keys();
         let names: Vec<String> = self.release.statistics.iter().map(ToString::to_string).collect();
-        let mut numbers = self.numbers.iter();
-        for step in 0..self.steps {
-            let time = self.spec.calendar.label(step);
-            for key in &keys {
+        let mut numbers = self.published.numbers.iter();
+        for (step, time) in self.times().enumerate() {
+            for key in self.published.keys.iter().filter(|key| key.from <= step) {
                 for (statistic, name) in self.release.statistics.iter().zip(&names) {
                     let Some(number) = numbers.next() else { return };
-                    line(step + 1, &time, key, name, self.printed(*statistic, number));
+                    line(self.from + step + 1, &time, &key.name, name, self.printed(*statistic, number));
                 }
             }
         }
@@ -135,7 +155,9 @@ impl<'a> Table<'a> {
     fn printed(&self, statistic: Statistic, number: &Number) -> [String; 4] {
         let exact = statistic.is_whole() || matches!(statistic, Statistic::Quantile(_));
         let value = if exact && !matches!(self.measure, Measure::Mean { .. }) {
-            on_grid(number.value, self.resolution)
+            // Rows in a range are counted, whatever the unit of their values.
+            let unit = if matches!(statistic, Statistic::Range(..)) { 1.0 } else { self.resolution };
+            on_grid(number.value, unit)
         } else {
             six_digits(number.value)
         };
@@ -171,7 +193,7 @@ fn without_negative_zero(text: String) -> String {
     }
 }
 
-/// A field of CSV, in quotes where it needs them. A key that a spreadsheet would take for a formula gets them too.
+/// A field of CSV, in quotes where it needs them.
 fn quoted(field: &str) -> String {
     if field.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", field.replace('"', "\"\""))

@@ -114,6 +114,12 @@ impl ValueTree {
         nodes[..self.leaves()].iter().enumerate().map(|(leaf, value)| weights(leaf) * value).sum()
     }
 
+    /// The variance of the number of rows in the leaves from `first` to before `end`, under unit noise.
+    pub(crate) fn range_variance(&self, first: usize, end: usize) -> f64 {
+        let weights = |leaf: usize| f64::from(u8::from((first..end).contains(&leaf)));
+        self.variance(weights, &mut Vec::new(), &mut Vec::new())
+    }
+
     /// The largest variance, over places looked at, of the number of rows up to a value less the part `q` of all rows.
     pub(crate) fn largest_variance(&self, part: f64) -> f64 {
         self.variance_at(part, PLACES)

@@ -1,6 +1,7 @@
 //! Whole runs: what is published, against what is counted by hand, and what must not depend on data.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use dp_events::{Dashboard, Error, Ledger, Outcome, Randomness, Spec};
@@ -406,11 +407,210 @@ fn states_are_tied_to_their_description_their_seed_and_their_latest_version() {
     }
     place.run("2026-01-20").unwrap();
     std::fs::write(place.path("dashboard.state/sealed"), &old).unwrap();
-    assert!(place.run("2026-01-21").unwrap_err().to_string().contains("an older state was put back"));
+    assert!(place.run("2026-01-21").unwrap_err().to_string().contains("it is older than the last one"));
     std::fs::remove_file(place.path("dashboard.state/sealed")).unwrap();
-    assert!(place.run("2026-01-21").unwrap_err().to_string().contains("`sealed` is missing"));
+    assert!(place.run("2026-01-21").unwrap_err().to_string().contains("the state is missing"));
+    std::fs::write(place.path("dashboard.state/sealed"), &old).unwrap();
     std::fs::remove_file(place.path("dashboard.state/key")).unwrap();
-    assert!(place.run("2026-01-21").unwrap_err().to_string().contains("key is missing"));
+    assert!(place.run("2026-01-21").unwrap_err().to_string().contains("the key of this state is missing"));
+}
+
+/// A whole folder that was put back: refused where the mark lies outside, and continued with noise of its own where it lies
+/// inside; a reproducible seed is for tests and repeats itself.
+#[test]
+fn a_folder_that_was_put_back_is_refused_or_has_noise_of_its_own() {
+    let events = events(6);
+    let copy = |from: &Path, to: &Path| {
+        std::fs::create_dir_all(to).unwrap();
+        for entry in std::fs::read_dir(from).unwrap() {
+            let path = entry.unwrap().path();
+            std::fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
+        }
+    };
+    // Little noise would be told apart from none by rounding; here it is far above 1.
+    let noisy = SMALL.replace("rho = 50", "rho = 1e-3");
+    for outside in [false, true] {
+        let key = if outside { "\nkey = \"elsewhere.key\"" } else { "" };
+        let spec = noisy.replace("folder = \"public\"", &format!("folder = \"public\"{key}"));
+        let place = Place::new(&spec, &[("cases.csv", &csv(&events))]);
+        let run = |until: &str| {
+            let dashboard = place.dashboard();
+            let until = dashboard.spec().calendar.read_instant(until).unwrap();
+            dashboard.run(until, Randomness::System)
+        };
+        run("2026-01-03").unwrap();
+        copy(&place.path("dashboard.state"), &place.path("backup"));
+        run("2026-01-06").unwrap();
+        let first = table(&place.read("public/cases.csv"));
+        std::fs::remove_dir_all(place.path("dashboard.state")).unwrap();
+        copy(&place.path("backup"), &place.path("dashboard.state"));
+        if outside {
+            let message = run("2026-01-06").unwrap_err().to_string();
+            assert!(message.contains("it is older than the last one"), "{message}");
+            continue;
+        }
+        run("2026-01-06").unwrap();
+        let second = table(&place.read("public/cases.csv"));
+        for (one, other) in first.iter().zip(&second) {
+            let same = one["value"] == other["value"];
+            let old = field(one, "step") <= 2.0;
+            // Two independent values of noise are the same with a probability of about one in a hundred; of the nine later
+            // ones at least five differ but for one time in 10^8.
+            assert!(same || !old, "a step that was published before changed: {one:?}");
+        }
+        let later = first.iter().zip(&second).filter(|(one, _)| field(one, "step") > 2.0);
+        let different = later.filter(|(one, other)| one["value"] != other["value"]).count();
+        assert!(different >= 5, "{different}");
+    }
+}
+
+/// A description with one release and few steps, which is planned at once.
+const SMALL: &str = r#"
+[privacy]
+rho = 50
+protects = "person"
+relation = "zero-out"
+[input]
+files = ["cases.csv"]
+time = "date"
+person = "patient"
+[limits]
+rows_per_step = 1
+steps = 3
+[steps]
+length = "1 day"
+first = "2026-01-01"
+last = "2026-01-12"
+[[release]]
+name = "cases"
+statistics = ["total", "step"]
+by = { column = "region", values = ["North", "South"] }
+[output]
+folder = "public"
+"#;
+
+/// A changed description is refused; accepted, it begins anew with the next step and adds to what was spent.
+#[test]
+fn a_change_is_refused_or_accepted_at_its_price() {
+    let events = events(8);
+    let place = Place::new(SMALL, &[("cases.csv", &csv(&events))]);
+    place.run("2026-01-05").unwrap();
+    let before = Ledger::load(&place.path("dashboard.state")).unwrap();
+    let old = place.read("public/cases.csv");
+    let longer = SMALL.replace("2026-01-12", "2026-01-20").replace("steps = 3", "steps = 2");
+    place.write("dashboard.toml", &longer);
+    let message = place.run("2026-01-08").unwrap_err().to_string();
+    assert!(
+        message.contains("limits.steps was 3, now 2") && message.contains("--accept-change"),
+        "{message}"
+    );
+    assert!(message.contains("steps was 12 steps, now 20 steps"), "{message}");
+    let change = place.dashboard().change().unwrap().unwrap();
+    assert_eq!((change.published, change.differences.len()), (4, 2));
+    assert!((change.after.rho() - 2.0 * before.rho()).abs() < 1e-6 * before.rho());
+    let accept = |until: &str| {
+        let dashboard = place.dashboard();
+        let until = dashboard.spec().calendar.read_instant(until).unwrap();
+        dashboard.run_changed(until, Randomness::Reproducible(7))
+    };
+    let outcome = accept("2026-01-08").unwrap();
+    assert_eq!((outcome.before, outcome.published, outcome.steps), (4, 7, 20));
+    assert_eq!(place.read("public/until-4/cases.csv"), old);
+    let lines = table(&place.read("public/cases.csv"));
+    assert_eq!(
+        (lines[0]["step"].as_str(), lines[0]["time"].as_str(), lines.len()),
+        ("5", "2026-01-05", 3 * 4)
+    );
+    // The rows of the fifth day are counted, those before are not.
+    let here = |event: &&Event| event.day == 4 && event.region == "North";
+    let north = events.iter().filter(here).count() as f64;
+    assert!((field(&lines[0], "value") - north).abs() <= 4.0, "{north}: {:?}", lines[0]);
+    let after = Ledger::load(&place.path("dashboard.state")).unwrap();
+    assert_eq!((after.entries.len(), after.entries[1].first, after.entries[1].steps), (2, 5, 16));
+    assert_eq!(place.run("2026-01-10").unwrap().published, 9);
+    assert_eq!(place.dashboard().change().unwrap(), None);
+    // What cannot be changed at all.
+    place.write("dashboard.toml", &longer.replace("\"zero-out\"", "\"replace\""));
+    let message = accept("2026-01-12").unwrap_err().to_string();
+    assert!(message.contains("cannot be changed at all"), "{message}");
+    place.write("dashboard.toml", &longer.replace("2026-01-20", "2026-01-03"));
+    assert!(accept("2026-01-12").unwrap_err().to_string().contains("choose a later `steps.last`"));
+}
+
+/// A pure ε: Laplace noise, a ledger without any δ, and numbers near the truth.
+#[test]
+fn a_pure_epsilon_needs_no_delta() {
+    let events = events(9);
+    let spec = SMALL.replace("rho = 50", "epsilon = 200.0").replace("\"step\"]", "\"step\", \"window:3\"]");
+    let place = Place::new(&spec, &[("cases.csv", &csv(&events))]);
+    place.run("2026-01-13").unwrap();
+    let ledger = Ledger::load(&place.path("dashboard.state")).unwrap();
+    let epsilon = ledger.pure_epsilon().unwrap();
+    assert!(epsilon <= 200.0 && epsilon > 199.999, "{epsilon}");
+    assert!(place.read("public/guarantee.md").contains("discrete Laplace"));
+    // Rows of other regions count nowhere, and use up nothing.
+    let listed: Vec<Event> =
+        events.iter().filter(|event| ["North", "South"].contains(&event.region)).cloned().collect();
+    let kept = counted(&listed);
+    for line in table(&place.read("public/cases.csv")) {
+        let step = field(&line, "step") as usize;
+        let width = match line["statistic"].as_str() {
+            "total" => step,
+            "step" => 1,
+            _ => step.min(3),
+        };
+        let inside =
+            |event: &&Event| event.region == line["region"] && (step - width..step).contains(&event.day);
+        let truth = kept.iter().filter(inside).count() as f64;
+        let deviation = field(&line, "standard_deviation");
+        // Laplace noise beyond 12 deviations has a probability of e^-17.
+        assert!(
+            deviation < 1.0 && (field(&line, "value") - truth).abs() <= 12.0 * deviation + 0.5,
+            "{line:?}"
+        );
+    }
+}
+
+/// Keys that nobody listed: frequent ones are found and stay, those of a few people are never shown.
+#[test]
+fn keys_are_found_in_the_rows() {
+    let spec = SMALL
+        .replace("rho = 50", "epsilon = 4.0\ndelta = 1e-6")
+        .replace(", values = [\"North\", \"South\"] }", " }");
+    let mut text = HEADER.to_owned();
+    let mut daily = Vec::new();
+    for day in 0..12 {
+        for visit in 0..40 {
+            let _ = writeln!(text, "{},p{day}-{visit},Harbour,1,1", date(day));
+        }
+        let _ = writeln!(text, "{},q{day},\"A, lone \"\"hut\"\"\",1,1", date(day));
+        daily.push(text.clone());
+    }
+    let whole = Place::new(&spec, &[("cases.csv", &text)]);
+    whole.run("2026-01-13").unwrap();
+    let lines = table(&whole.read("public/cases.csv"));
+    assert!(lines.iter().all(|line| line["region"] == "Harbour"), "{lines:?}");
+    let first = field(&lines[0], "step");
+    assert!(first < 6.0, "{first}");
+    // From the first step on, every step has both statistics.
+    assert_eq!(lines.len(), 2 * (13 - first as usize));
+    for line in lines.iter().filter(|line| line["statistic"] == "total") {
+        let truth = 40.0 * field(line, "step");
+        assert!(
+            (field(line, "value") - truth).abs() <= 5.0 * field(line, "standard_deviation") + 0.5,
+            "{line:?}"
+        );
+    }
+    let ledger = Ledger::load(&whole.path("dashboard.state")).unwrap();
+    assert!((ledger.entries[0].delta - 5e-7).abs() < 1e-12);
+    assert!(ledger.epsilon(1e-6).unwrap() <= 4.0);
+    // Day by day it comes out the same, to the last bit.
+    let by_day = Place::new(&spec, &[]);
+    for (day, text) in daily.iter().enumerate() {
+        by_day.write("cases.csv", text);
+        by_day.run(&date(day + 1)).unwrap();
+    }
+    assert!(whole.published() == by_day.published(), "{}", by_day.read("public/cases.csv"));
 }
 
 /// The parts of the budget add up to the whole and not more, and the ledger says so.

@@ -59,7 +59,8 @@ fn every_mistake_is_named_with_its_line() {
         ("epsilon = 1.0", "epsilon = 0", "d.toml:2: `privacy.epsilon`: 0 is not above 0"),
         ("epsilon = 1.0", "epsilon = nan", "d.toml:2: `privacy.epsilon`: is not a finite number"),
         ("delta = 1e-6", "delta = 1", "d.toml:3: `privacy.delta`: 1 is not strictly between 0 and 1"),
-        ("delta = 1e-6\n", "", "`privacy.delta` is missing"),
+        ("epsilon = 1.0\n", "", "`privacy.epsilon` is missing beside"),
+        ("epsilon = 1.0\ndelta = 1e-6\n", "", "there is no budget"),
         ("delta = 1e-6", "rho = 1", "there are two budgets"),
         (
             "\"person\"",
@@ -102,6 +103,17 @@ fn every_mistake_is_named_with_its_line() {
         ),
         ("[\"North\", \"South\"]", "[\"North\", \"North\"]", "the key \"North\" is there twice"),
         ("[\"North\", \"South\"]", "\"nowhere.txt\"", "cannot read `nowhere.txt`"),
+        (
+            ", values = [\"North\", \"South\"]",
+            ", other = \"Rest\"",
+            "has no meaning where keys are found in the rows",
+        ),
+        (
+            "bounds = [0, 500] }",
+            "bounds = [0, 500] }\nby = { column = \"region\" }",
+            "rows are counted where keys are not listed",
+        ),
+        ("[\"total\", \"mean\"]", "[\"range:9:3\"]", "expected two numbers LOW:HIGH"),
         ("column = \"region\"", "column = \"value\"", "`value` is the name of a column of the output"),
         ("[\"North\", \"South\"] }", "[\"North\"], other = \"North\" }", "\"North\" is one of the values"),
         ("share = 2", "share = -2", "d.toml:23: `release.share`: -2 is not above 0"),
@@ -135,4 +147,17 @@ fn all_mistakes_are_reported_at_once_in_the_order_of_lines() {
     let lines: Vec<String> =
         mistakes(&text).iter().map(|mistake| mistake.split(':').nth(1).unwrap().to_owned()).collect();
     assert_eq!(lines, ["2", "12", "21", "23"]);
+}
+
+/// A pure ε and a ρ are budgets too; only keys that are found in the rows need a δ.
+#[test]
+fn keys_that_are_not_listed_need_a_delta() {
+    let unlisted = GOOD.replace(", values = [\"North\", \"South\"]", "");
+    assert_eq!(mistakes(&unlisted), [""; 0]);
+    for budget in ["epsilon = 1.0\n", "rho = 0.1\n"] {
+        let other = |text: &str| text.replace("epsilon = 1.0\ndelta = 1e-6\n", budget);
+        assert_eq!(mistakes(&other(GOOD)), [""; 0]);
+        let found = mistakes(&other(&unlisted));
+        assert!(found.len() == 1 && found[0].contains("which needs a `delta`"), "{found:?}");
+    }
 }

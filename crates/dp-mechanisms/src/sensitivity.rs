@@ -265,6 +265,8 @@ pub struct Footprint {
     relation: Relation,
     non_negative_columns: bool,
     dimension: Option<usize>,
+    /// For encodings: the ℓ1 norms that belong to the terms, where they have been proved.
+    absolute: Vec<f64>,
 }
 
 impl Footprint {
@@ -316,6 +318,7 @@ impl Footprint {
             relation,
             non_negative_columns: false,
             dimension: Some(dimension),
+            absolute: Vec::new(),
         })
     }
 
@@ -337,6 +340,7 @@ impl Footprint {
             relation,
             non_negative_columns: false,
             dimension: None,
+            absolute: Vec::new(),
         })
     }
 
@@ -351,7 +355,54 @@ impl Footprint {
         for term in &terms {
             check_positive("footprint weight", term.weight)?;
         }
-        Ok(Self { terms, domain: Domain::Encoded, relation, non_negative_columns: false, dimension: None })
+        Ok(Self {
+            terms,
+            domain: Domain::Encoded,
+            relation,
+            non_negative_columns: false,
+            dimension: None,
+            absolute: Vec::new(),
+        })
+    }
+
+    /// Adds what an encoding proves about itself in ℓ1, which a pure ε asks for: the ℓ1 norm of the difference at each
+    /// affected step, term by term.
+    ///
+    /// # Errors
+    /// Another number of norms than of terms, one that is not finite and positive, or a footprint that is not that of an encoding.
+    pub fn with_absolute_weights(mut self, weights: Vec<f64>) -> Result<Self> {
+        if weights.len() != self.terms.len() || self.domain != Domain::Encoded {
+            let (expected, actual) = (self.terms.len(), weights.len());
+            return Err(Error::Dimension { what: "the l1 norms of an encoding", expected, actual });
+        }
+        for weight in &weights {
+            check_positive("footprint weight", *weight)?;
+        }
+        self.absolute = weights;
+        Ok(self)
+    }
+
+    /// `Δ_1 = Σ_terms weight_1 · Δ_1(C, participation)` of an encoding that states its ℓ1 norms; nothing where it does not.
+    ///
+    /// # Errors
+    /// What the strategy refuses.
+    pub fn absolute_sensitivity(
+        &self,
+        mut of_strategy: impl FnMut(Participation) -> Result<f64>,
+    ) -> Result<Option<f64>> {
+        if self.absolute.is_empty() {
+            return Ok(None);
+        }
+        let mut sum = 0.0;
+        for (term, weight) in self.terms.iter().zip(&self.absolute) {
+            sum += (weight * of_strategy(term.participation)?).next_up();
+        }
+        Ok(Some(sum))
+    }
+
+    /// The ℓ1 norm of a term of an encoding, if it has been stated.
+    pub(crate) fn absolute_weight(&self, term: usize) -> Option<f64> {
+        self.absolute.get(term).copied()
     }
 
     /// States the number of coordinates, where the terms were proved for the whole vector, however long it is.

@@ -173,6 +173,32 @@ impl Snapshot {
         &self.payload
     }
 
+    /// All of it as bytes, for a state that holds more than one mechanism: a secret, to be sealed like a [`crate::StateFile`].
+    pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
+        let (identity, secret) = (self.identity.to_string(), self.encode());
+        let mut bytes = Zeroizing::new(Vec::with_capacity(8 + identity.len() + secret.len()));
+        bytes.extend_from_slice(&(identity.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(identity.as_bytes());
+        bytes.extend_from_slice(&secret);
+        bytes
+    }
+
+    /// Reads what [`Snapshot::to_bytes`] wrote.
+    ///
+    /// # Errors
+    /// [`Error::State`] for bytes that are not a snapshot.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let front = || {
+            let (length, rest) = bytes.split_first_chunk()?;
+            let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
+            let (identity, secret) = rest.split_at_checked(length)?;
+            Some((Identity::parse(std::str::from_utf8(identity).ok()?)?, secret))
+        };
+        let (identity, secret) =
+            front().ok_or_else(|| Error::State { reason: "its contents are no snapshot".to_owned() })?;
+        Self::decode(identity, secret)
+    }
+
     /// The secret part as bytes: counts as `u64`, values as their bits, all little endian.
     pub(crate) fn encode(&self) -> Zeroizing<Vec<u8>> {
         let attached: usize =

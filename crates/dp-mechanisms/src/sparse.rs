@@ -225,6 +225,25 @@ impl SparseMechanism {
         Ok(statistic + self.plan.sigma() * noise)
     }
 
+    /// The releases of one coordinate after every step since it was last asked for (since the first, where it never was, or
+    /// the mechanism was resumed), appended in order. All of them are entries of the one release of the whole vector.
+    ///
+    /// # Errors
+    /// A coordinate out of range, or a plan that is not exact.
+    pub fn ask_since(&mut self, coordinate: u64, releases: &mut Vec<f64>) -> Result<()> {
+        self.check_coordinate(coordinate)?;
+        match &mut self.coordinates {
+            Coordinates::Exact(cells) => {
+                cells.ask_each(coordinate, self.step, &mut |release| releases.push(release)).map(|_| ())
+            }
+            Coordinates::Idealized { .. } => Err(Error::NotApplicable {
+                strategy: self.plan.strategy().name(),
+                workload: self.plan.workload().to_string(),
+                reason: "past steps of a coordinate can be asked for in exact arithmetic only",
+            }),
+        }
+    }
+
     /// The secret of a keyed hash for one purpose, which follows from the first seed: the same through every resume,
     /// independent of the noise.
     pub fn hash_key(&self, purpose: &str) -> HashKey {
@@ -330,6 +349,11 @@ impl SparseMechanism {
                         .to_owned(),
                 });
             }
+        }
+        // Nobody has asked yet.
+        match &mut mechanism.coordinates {
+            Coordinates::Exact(cells) => cells.forget_questions(),
+            Coordinates::Idealized { columns, .. } => columns.clear(),
         }
         Ok(mechanism)
     }

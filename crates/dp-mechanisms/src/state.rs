@@ -125,12 +125,28 @@ impl StateFile {
     /// [`Error::State`] with a reason of its own for: not a state file, another version, truncated or extended,
     /// damaged or sealed with another key, another state than that of the key, older than the last one that was written.
     pub fn read(&self) -> Result<Option<Snapshot>> {
+        let Some((identity, secret)) = self.read_secret()? else { return Ok(None) };
+        let refuse = |reason: &str| refuse(&self.path, reason);
+        let identity = Identity::parse(&identity).ok_or_else(|| refuse("its plan identity is not one"))?;
+        let snapshot = Snapshot::decode(identity, &secret).map_err(|error| match error {
+            Error::State { reason } => refuse(&reason),
+            other => other,
+        })?;
+        Ok(Some(snapshot))
+    }
+
+    /// As [`StateFile::read`], of a state that [`StateFile::write_secret`] wrote: its public description, and the secret
+    /// followed by zeros.
+    ///
+    /// # Errors
+    /// As [`StateFile::read`].
+    pub fn read_secret(&self) -> Result<Option<(String, Zeroizing<Vec<u8>>)>> {
         let bytes = match fs::read(&self.path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(refuse(&self.path, &error.to_string())),
         };
-        let (snapshot, read) = open_sealed(&self.key, &bytes).map_err(|error| match error {
+        let (identity, secret, read) = open_sealed(&self.key, &bytes).map_err(|error| match error {
             Error::State { reason } => refuse(&self.path, &reason),
             other => other,
         })?;
@@ -153,7 +169,7 @@ impl StateFile {
             ));
         }
         *last = read;
-        Ok(Some(snapshot))
+        Ok(Some((identity, secret)))
     }
 
     /// Replaces the saved snapshot. When this returns, the new one survives a crash. If it fails, either the old one is in
@@ -164,6 +180,15 @@ impl StateFile {
     /// [`Error::State`] when the state is not the one that was read or written last, or the file system refuses;
     /// [`Error::Entropy`] without system randomness.
     pub fn write(&self, snapshot: &Snapshot) -> Result<()> {
+        self.write_secret(&snapshot.identity().to_string(), snapshot.encode())
+    }
+
+    /// As [`StateFile::write`], for whoever keeps several mechanisms, or other things, in one state: a public description,
+    /// which stands in the file in clear, and a secret, which is sealed.
+    ///
+    /// # Errors
+    /// As [`StateFile::write`].
+    pub fn write_secret(&self, identity: &str, secret: Zeroizing<Vec<u8>>) -> Result<()> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let on_disk = front_of(&self.path)?;
         if on_disk.map(|found| found.nonce) != last.nonce.map(Some) {
@@ -174,7 +199,7 @@ impl StateFile {
             ));
         }
         let mut next = Last { name: last.name, number: last.number + 1, nonce: None };
-        let bytes = seal(&self.key, snapshot, &mut next)?;
+        let bytes = seal(&self.key, identity, secret, &mut next)?;
         let temporary = beside(&self.path, ".new");
         let replace = || -> std::io::Result<()> {
             remove_leftover(&temporary)?;
@@ -200,9 +225,8 @@ impl std::fmt::Debug for StateFile {
     }
 }
 
-/// Seals a snapshot, and notes the nonce.
-fn seal(key: &[u8; 32], snapshot: &Snapshot, write: &mut Last) -> Result<Vec<u8>> {
-    let mut body = snapshot.encode();
+/// Seals a secret under its description, and notes the nonce.
+fn seal(key: &[u8; 32], identity: &str, mut body: Zeroizing<Vec<u8>>, write: &mut Last) -> Result<Vec<u8>> {
     let padded = padded_length(body.len());
     if padded > body.capacity() {
         let mut longer = Zeroizing::new(Vec::with_capacity(padded));
@@ -210,7 +234,6 @@ fn seal(key: &[u8; 32], snapshot: &Snapshot, write: &mut Last) -> Result<Vec<u8>
         body = longer;
     }
     body.resize(padded, 0);
-    let identity = snapshot.identity().to_string();
     let mut nonce = [0; NONCE];
     system_bytes(&mut nonce)?;
     write.nonce = Some(nonce);
@@ -240,7 +263,7 @@ fn padded_length(length: usize) -> usize {
 }
 
 /// Opens what [`seal`] made.
-fn open_sealed(key: &[u8; 32], bytes: &[u8]) -> Result<(Snapshot, Last)> {
+fn open_sealed(key: &[u8; 32], bytes: &[u8]) -> Result<(String, Zeroizing<Vec<u8>>, Last)> {
     let state = |reason: String| Error::State { reason };
     let cut = || state(format!("it is truncated: {} bytes are left", bytes.len()));
     let (magic, rest) = bytes.split_first_chunk::<8>().ok_or_else(cut)?;
@@ -280,11 +303,8 @@ fn open_sealed(key: &[u8; 32], bytes: &[u8]) -> Result<(Snapshot, Last)> {
         .map_err(|_| {
             state("its seal is broken: the file is damaged, or it was sealed with another key".to_owned())
         })?;
-    let identity = std::str::from_utf8(identity)
-        .ok()
-        .and_then(Identity::parse)
-        .ok_or_else(|| state("its plan identity is not one".to_owned()))?;
-    Ok((Snapshot::decode(identity, &body)?, last))
+    let identity = std::str::from_utf8(identity).map_err(|_| state("its identity is no text".to_owned()))?;
+    Ok((identity.to_owned(), body, last))
 }
 
 /// Name, number and nonce, which follow the identity.
@@ -534,9 +554,10 @@ mod tests {
         let snapshot = mechanism.snapshot().with_releases(release.to_vec()).unwrap();
         let key = [7; 32];
         let mut write = Last { name: [3; NAME], number: 5, nonce: None };
-        let sealed = seal(&key, &snapshot, &mut write).unwrap();
-        let (opened, read) = open_sealed(&key, &sealed).unwrap();
+        let sealed = seal(&key, &snapshot.identity().to_string(), snapshot.encode(), &mut write).unwrap();
+        let (identity, secret, read) = open_sealed(&key, &sealed).unwrap();
         assert!(read == write && write.nonce.is_some());
+        let opened = Snapshot::decode(Identity::parse(&identity).unwrap(), &secret).unwrap();
         assert_eq!(opened.releases(), release);
         assert_eq!(*opened.encode(), *snapshot.encode());
         let refused = |bytes: &[u8]| matches!(open_sealed(&key, bytes), Err(Error::State { .. }));

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::Args;
 use dp_events::Dashboard;
+use dp_events::dashboard::Change;
 use dp_events::plan::Planned;
 use serde::Serialize;
 
@@ -41,11 +42,17 @@ impl Check {
     pub(crate) fn run(self) -> Result<()> {
         let dashboard = Dashboard::new(load(&self.file)?)?;
         let lines: Vec<Line> =
-            dashboard.planned().iter().flat_map(|planned| lines(&dashboard, planned)).collect();
+            dashboard.planned()?.iter().flat_map(|planned| lines(&dashboard, planned)).collect();
         if self.json {
             output::json(&lines)?;
         } else {
             print(&dashboard, &lines)?;
+        }
+        if dashboard.spec().state.join("sealed").exists()
+            && !self.json
+            && let Some(change) = dashboard.change()?
+        {
+            print_change(&change)?;
         }
         if !self.rows {
             return Ok(());
@@ -104,9 +111,29 @@ fn print(dashboard: &Dashboard, lines: &[Line]) -> Result<()> {
             line.release, line.statistic, line.strategy, line.cells, line.rho
         ))?;
     }
-    let bytes: usize = dashboard.planned().iter().map(Planned::memory).sum();
+    let bytes: usize = dashboard.planned()?.iter().map(Planned::memory).sum();
     output::line(&format!(
         "memory: {:.1} MB for the cells of all steps, and about 100 bytes for each person",
         bytes as f64 / 1e6
     ))
+}
+
+/// What going on under a changed description costs.
+fn print_change(change: &Change) -> Result<()> {
+    output::line("the description is not the one that the state was made for:")?;
+    for difference in &change.differences {
+        output::line(&format!("  {difference}"))?;
+    }
+    output::line(&format!(
+        "with `dp run --accept-change` its releases begin anew after step {}, and whoever is there all the time is promised",
+        change.published
+    ))?;
+    for (when, ledger) in [("so far", &change.before), ("then", &change.after)] {
+        let epsilon = match ledger.pure_epsilon() {
+            Some(epsilon) => format!("epsilon = {epsilon:.4}"),
+            None => format!("epsilon = {:.4} at delta = 1e-6", ledger.epsilon(1e-6)?),
+        };
+        output::line(&format!("  {when:<7} rho = {:.6}, mu = {:.6}, {epsilon}", ledger.rho(), ledger.mu()))?;
+    }
+    Ok(())
 }

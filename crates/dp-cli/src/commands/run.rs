@@ -22,6 +22,10 @@ pub(crate) struct Run {
     /// Close the steps that ended by then, such as 2026-02-01 [default: now]
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
+    /// Go on under a description that was changed: its releases begin anew with the next step, and their budget adds to what
+    /// was spent before (`dp check` says what that comes to)
+    #[arg(long)]
+    accept_change: bool,
     /// NOT PRIVATE: noise that everybody can repeat and subtract, for tests and demonstrations
     #[arg(long, value_name = "NUMBER")]
     reproducible_seed: Option<u64>,
@@ -44,7 +48,11 @@ impl Run {
             None => Randomness::System,
         };
         let dashboard = Dashboard::new(spec)?;
-        let outcome = dashboard.run(until, randomness)?;
+        let outcome = if self.accept_change {
+            dashboard.run_changed(until, randomness)?
+        } else {
+            dashboard.run(until, randomness)?
+        };
         let folder = dashboard.spec().output.display();
         let (before, now, steps) = (outcome.before, outcome.published, outcome.steps);
         output::line(&match now - before {

@@ -19,6 +19,7 @@ impl Identity {
         let budget = match spec.privacy.budget {
             Promise::Approximate { epsilon, delta } => format!("epsilon = {epsilon}, delta = {delta:e}"),
             Promise::ZeroConcentrated { rho } => format!("rho = {rho}"),
+            Promise::Pure { epsilon } => format!("epsilon = {epsilon}, no delta"),
         };
         note("privacy".to_owned(), budget);
         note("privacy.protects".to_owned(), spec.privacy.protects.word().to_owned());
@@ -48,7 +49,9 @@ impl Identity {
             }
             if let Some(by) = &release.by {
                 note(name("by.column"), by.column.clone());
-                note(name("by.values"), by.values.join("\u{1f}"));
+                let values =
+                    if by.is_found() { "found in the rows".to_owned() } else { by.values.join("\u{1f}") };
+                note(name("by.values"), values);
                 note(name("by.other"), by.other.clone().unwrap_or_default());
             }
         }

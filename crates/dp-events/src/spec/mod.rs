@@ -69,6 +69,8 @@ pub struct Spec {
     pub output: PathBuf,
     /// Where the sealed state lies.
     pub state: PathBuf,
+    /// Where the key of the state and its mark lie, where not beside the state.
+    pub key: Option<PathBuf>,
 }
 
 /// What is promised to whom.
@@ -96,6 +98,11 @@ pub enum Promise {
     ZeroConcentrated {
         /// ρ.
         rho: f64,
+    },
+    /// ε alone.
+    Pure {
+        /// ε.
+        epsilon: f64,
     },
 }
 
@@ -218,21 +225,27 @@ pub struct Value {
 pub struct By {
     /// The column.
     pub column: String,
-    /// Its values that are published.
+    /// Its values that are published; none where they are found in the rows.
     pub values: Vec<String>,
     /// Under which name all other values are published, if they are.
     pub other: Option<String>,
 }
 
 impl By {
-    /// The number of keys.
+    /// The number of keys that are listed.
     pub fn len(&self) -> usize {
         self.values.len() + usize::from(self.other.is_some())
     }
 
-    /// Never: there is at least one key.
+    /// Whether none is listed.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Whether keys are found in the rows: one is published once its count stands out so far that no single person can have
+    /// caused it.
+    pub fn is_found(&self) -> bool {
+        self.values.is_empty()
     }
 
     /// The names in the order in which they are printed.

@@ -53,13 +53,18 @@ fn whole<'a>(table: &'a DeTable<'a>, path: &Path, mistakes: &'a Mistakes<'a>) ->
     let limits = limits(&root, protects);
     let format = input.as_ref().and_then(|input| input.format.clone());
     let steps = section("steps", "the calendar").and_then(|table| steps(&table, format.as_deref()));
-    let releases = releases(&root, path, protects);
+    let releases = releases(&root, path, protects, privacy.as_ref());
     let output = section("output", "where releases are written").and_then(|table| {
         let folder = table.required("folder", "the folder for everything that is published");
         let folder = folder.and_then(|field| field.text()).map(PathBuf::from);
         let state = table.optional("state").map(|field| field.text());
         let title = table.optional("title").map(|field| field.text());
+        let key = table.optional("key").map(|field| field.text());
         table.finish();
+        let key = match key {
+            Some(key) => Some(resolve(path, Path::new(&key?))),
+            None => None,
+        };
         let state = match state {
             Some(state) => PathBuf::from(state?),
             None => path.file_stem().map(PathBuf::from)?.with_extension("state"),
@@ -68,10 +73,10 @@ fn whole<'a>(table: &'a DeTable<'a>, path: &Path, mistakes: &'a Mistakes<'a>) ->
             Some(title) => title?,
             None => title_of(path),
         };
-        Some((title, resolve(path, &folder?), resolve(path, &state)))
+        Some((title, resolve(path, &folder?), resolve(path, &state), key))
     });
     root.finish();
-    let ((calendar, late), (title, output, state)) = (steps?, output?);
+    let ((calendar, late), (title, output, state, key)) = (steps?, output?);
     if output == state {
         return root.wrong(
             "`output.folder` and `output.state` are the same folder; the state must not be published",
@@ -88,6 +93,7 @@ fn whole<'a>(table: &'a DeTable<'a>, path: &Path, mistakes: &'a Mistakes<'a>) ->
         title,
         output,
         state,
+        key,
     })
 }
 
@@ -118,14 +124,10 @@ fn privacy(table: &Table<'_>) -> (Option<Privacy>, Option<Protects>) {
             epsilon.zip(delta).map(|(epsilon, delta)| Promise::Approximate { epsilon, delta })
         }
         (None, None, Some(rho)) => rho.map(|rho| Promise::ZeroConcentrated { rho }),
-        (Some(_), None, None) => table.wrong(
-            "`privacy.delta` is missing; a dashboard of several numbers per step is made with Gaussian noise, which needs \
-             a delta such as 1e-6 (or `rho`)",
-        ),
+        (Some(epsilon), None, None) => epsilon.map(|epsilon| Promise::Pure { epsilon }),
         (None, Some(_), None) => table.wrong("`privacy.epsilon` is missing beside `privacy.delta`"),
-        (None, None, None) => {
-            table.wrong("there is no budget; write `epsilon` and `delta`, or `rho`, under [privacy]")
-        }
+        (None, None, None) => table
+            .wrong("there is no budget; write `epsilon`, `epsilon` and `delta`, or `rho`, under [privacy]"),
         (_, _, Some(_)) => table.wrong("there are two budgets; write `epsilon` and `delta`, or `rho`"),
     };
     let protects = table.required("protects", "\"person\", \"person-step\" or \"event\"").and_then(|field| {
@@ -255,7 +257,12 @@ fn steps(table: &Table<'_>, format: Option<&str>) -> Option<(Calendar, Late)> {
     }
 }
 
-fn releases(root: &Table<'_>, path: &Path, protects: Option<Protects>) -> Option<Vec<Release>> {
+fn releases(
+    root: &Table<'_>,
+    path: &Path,
+    protects: Option<Protects>,
+    privacy: Option<&Privacy>,
+) -> Option<Vec<Release>> {
     let field = root.required("release", "a list of tables [[release]], one for each thing to publish")?;
     let list = field.list()?;
     if list.is_empty() {
@@ -265,7 +272,7 @@ fn releases(root: &Table<'_>, path: &Path, protects: Option<Protects>) -> Option
     let mut releases = Vec::new();
     let mut complete = true;
     for field in &list {
-        match release(field, path, protects) {
+        match release(field, path, protects, privacy) {
             Some((release, name)) => {
                 if !names.insert(release.name.to_lowercase()) {
                     complete =
@@ -282,7 +289,12 @@ fn releases(root: &Table<'_>, path: &Path, protects: Option<Protects>) -> Option
     complete.then_some(releases)
 }
 
-fn release<'a>(field: &Field<'a>, path: &Path, protects: Option<Protects>) -> Option<(Release, Field<'a>)> {
+fn release<'a>(
+    field: &Field<'a>,
+    path: &Path,
+    protects: Option<Protects>,
+    privacy: Option<&Privacy>,
+) -> Option<(Release, Field<'a>)> {
     let table = field.table()?;
     let name = table.required("name", "the name of the release and of its files").and_then(|field| {
         let name = field.text()?;
@@ -324,14 +336,15 @@ fn release<'a>(field: &Field<'a>, path: &Path, protects: Option<Protects>) -> Op
         }
         complete.then_some(statistics)
     });
-    let ordered =
-        statistics.as_ref().is_some_and(|list| list.iter().any(|one| matches!(one, Statistic::Quantile(_))));
+    let ordered = statistics.as_ref().is_some_and(|list| list.iter().any(|one| one.is_ordered()));
     let value = value_field.as_ref().map(|field| value(field, ordered));
     if let (Some(list), Some(field)) = (&statistics, &statistics_field) {
-        if ordered && list.iter().any(|one| !matches!(one, Statistic::Quantile(_))) {
-            field.wrong::<()>("quantiles are measured by themselves; put them into a release of their own");
+        if ordered && list.iter().any(|one| !one.is_ordered()) {
+            field.wrong::<()>(
+                "quantiles and ranges are measured by themselves; put them into a release of their own",
+            );
         }
-        let needs_value = list.iter().find(|one| matches!(one, Statistic::Mean | Statistic::Quantile(_)));
+        let needs_value = list.iter().find(|one| **one == Statistic::Mean || one.is_ordered());
         if let (Some(statistic), None) = (needs_value, &value_field) {
             field.wrong::<()>(format!(
                 "{statistic} is of a value; add `value = {{ column = \"…\", bounds = [low, high] }}`"
@@ -358,7 +371,11 @@ fn release<'a>(field: &Field<'a>, path: &Path, protects: Option<Protects>) -> Op
             }
         }
     };
-    let by = table.optional("by").map(|field| by(&field, path));
+    let by_field = table.optional("by");
+    let by = by_field.as_ref().map(|field| by(field, path));
+    if let (Some(field), Some(Some(by))) = (&by_field, &by) {
+        check_found(field, by, value_field.is_some(), privacy);
+    }
     let share = table.optional("share").map_or(Some(1.0), |field| field.positive());
     table.finish();
     let value = match value {
@@ -373,6 +390,22 @@ fn release<'a>(field: &Field<'a>, path: &Path, protects: Option<Protects>) -> Op
     let release =
         Release { name, of: of?, value, statistics: statistics?, weights: weights?, by, share: share? };
     Some((release, name_field))
+}
+
+/// What keys that are found in the rows need: counts, and a δ.
+fn check_found(field: &Field<'_>, by: &By, has_value: bool, privacy: Option<&Privacy>) {
+    if !by.is_found() {
+        return;
+    }
+    if has_value {
+        field.wrong::<()>("rows are counted where keys are not listed; list `values`, or remove `value`");
+    }
+    if privacy.is_some_and(|privacy| !matches!(privacy.budget, Promise::Approximate { .. })) {
+        field.wrong::<()>(
+            "keys that are not listed are found with a small probability of showing one that a single person has caused, \
+             which needs a `delta`; list `values`, or write `epsilon` and `delta`",
+        );
+    }
 }
 
 fn value(field: &Field<'_>, ordered: bool) -> Option<Value> {
@@ -431,9 +464,9 @@ fn by(field: &Field<'_>, path: &Path) -> Option<By> {
         }
         Some(column)
     });
-    let values_field =
-        table.required("values", "the keys that are published: a list, or a file with one in each line");
-    let values = values_field.as_ref().and_then(|field| {
+    // Without a list, keys are found in the rows.
+    let values_field = table.optional("values");
+    let values = values_field.as_ref().map_or(Some(Vec::new()), |field| {
         let values = if field.is_list() {
             field.texts()?
         } else {
@@ -458,6 +491,9 @@ fn by(field: &Field<'_>, path: &Path) -> Option<By> {
     let other = table.optional("other").map(|field| {
         let other = field.text()?;
         match &values {
+            Some(values) if values.is_empty() => {
+                field.wrong("has no meaning where keys are found in the rows; list `values`, or remove it")
+            }
             Some(values) if values.contains(&other) => {
                 field.wrong(format!("\"{other}\" is one of the values; choose another name for the rest"))
             }

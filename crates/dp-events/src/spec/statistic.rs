@@ -23,6 +23,8 @@ pub enum Statistic {
     Mean,
     /// The value that this part of all rows so far does not exceed.
     Quantile(f64),
+    /// The number of rows so far whose value lies from one bound to another, both included.
+    Range(f64, f64),
 }
 
 impl Statistic {
@@ -33,8 +35,8 @@ impl Statistic {
     pub fn parse(text: &str) -> Result<Self, String> {
         let expected = || {
             format!(
-                "\"{text}\" is no statistic; the statistics are total, step, window:W, exp:A, poly:C, average, mean and \
-                 quantile:Q"
+                "\"{text}\" is no statistic; the statistics are total, step, window:W, exp:A, poly:C, average, mean, \
+                 quantile:Q and range:LOW:HIGH"
             )
         };
         let (name, value) = match text.split_once(':') {
@@ -68,8 +70,24 @@ impl Statistic {
                     Err(format!("\"{text}\": expected a number strictly between 0 and 1 after the colon"))
                 }
             }
+            ("range", Some(bounds)) => {
+                let bounds = bounds.split_once(':');
+                let number = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite());
+                let bounds = bounds.and_then(|(low, high)| number(low).zip(number(high)));
+                match bounds {
+                    Some((low, high)) if low <= high => Ok(Self::Range(low, high)),
+                    _ => Err(format!(
+                        "\"{text}\": expected two numbers LOW:HIGH after the colon, the lower one first"
+                    )),
+                }
+            }
             _ => Err(expected()),
         }
+    }
+
+    /// Whether it is of the order of values, and measured by a tree over them.
+    pub fn is_ordered(self) -> bool {
+        matches!(self, Self::Quantile(_) | Self::Range(..))
     }
 
     /// The linear statistic of the stream that this is, or is made of.
@@ -78,7 +96,7 @@ impl Statistic {
     /// What the workload refuses.
     pub fn workload(self) -> dp_mechanisms::Result<Workload> {
         match self {
-            Self::Total | Self::Mean | Self::Quantile(_) => Ok(Workload::count()),
+            Self::Total | Self::Mean | Self::Quantile(_) | Self::Range(..) => Ok(Workload::count()),
             Self::Step => Workload::window(1),
             Self::Window(width) => Workload::window(width),
             Self::Exponential(alpha) => Workload::exponential(alpha),
@@ -89,7 +107,7 @@ impl Statistic {
 
     /// Whether it is a whole number where whole numbers are counted.
     pub fn is_whole(self) -> bool {
-        matches!(self, Self::Total | Self::Step | Self::Window(_))
+        matches!(self, Self::Total | Self::Step | Self::Window(_) | Self::Range(..))
     }
 }
 
@@ -104,6 +122,7 @@ impl fmt::Display for Statistic {
             Self::Average => formatter.write_str("average"),
             Self::Mean => formatter.write_str("mean"),
             Self::Quantile(part) => write!(formatter, "quantile:{part}"),
+            Self::Range(low, high) => write!(formatter, "range:{low}:{high}"),
         }
     }
 }

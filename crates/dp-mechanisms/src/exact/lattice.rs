@@ -2,6 +2,7 @@
 
 use num_bigint::BigUint;
 
+use super::integer::ceiling;
 use super::plan::{SquaredChange, generous_square};
 use crate::error::{Error, Result};
 use crate::sensitivity::{Domain, Footprint, Relation};
@@ -139,17 +140,19 @@ impl Lattice {
         }
     }
 
-    /// The change of one participation in ℓ1, for numbers with bounds of their own.
-    pub(super) fn absolute_change(&self, footprint: &Footprint) -> Result<BigUint> {
-        match self.bounds {
-            Bounds::Interval { .. } => {
+    /// The change of one participation in a term of the footprint in ℓ1: for numbers with bounds of their own, and for encodings
+    /// that state it.
+    pub(super) fn absolute_change(&self, footprint: &Footprint, term: usize) -> Result<BigUint> {
+        match (&self.bounds, footprint.absolute_weight(term)) {
+            (Bounds::Interval { .. }, _) => {
                 let change = BigUint::from(self.scalar_change(footprint.relation()));
                 Ok(change * footprint.dimension().unwrap_or(1))
             }
+            (Bounds::Encoded, Some(weight)) => Ok(ceiling((weight / self.grid).next_up())),
             _ => Err(Error::OutOfRange {
                 what: "a pure epsilon budget",
                 value: 0.0,
-                range: "for numbers with declared bounds only: other domains bound no l1 norm",
+                range: "for numbers with declared bounds, and encodings that bound an l1 norm",
             }),
         }
     }

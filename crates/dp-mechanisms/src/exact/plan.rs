@@ -366,10 +366,10 @@ impl Draft {
     ) -> Result<Self> {
         let (sensitivity, divisor) = match budget {
             ExactBudget::Pure { epsilon } => {
-                let change = lattice.absolute_change(footprint)?;
                 let mut sensitivity = BigUint::ZERO;
-                for term in footprint.terms() {
-                    sensitivity += strategy.absolute_sensitivity(term.participation)? * &change;
+                for (index, term) in footprint.terms().iter().enumerate() {
+                    let change = lattice.absolute_change(footprint, index)?;
+                    sensitivity += strategy.absolute_sensitivity(term.participation)? * change;
                 }
                 (sensitivity, check_positive("epsilon", epsilon)?)
             }

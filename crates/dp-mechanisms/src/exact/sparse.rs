@@ -210,6 +210,19 @@ impl ExactCells {
     /// # Errors
     /// What the decoder refuses; never depends on data.
     pub(crate) fn ask(&mut self, coordinate: u64, steps: usize) -> Result<f64> {
+        self.ask_each(coordinate, steps, &mut |_| {})
+    }
+
+    /// As [`Self::ask`], and hands over the release of every step since the last question.
+    ///
+    /// # Errors
+    /// As [`Self::ask`].
+    pub(crate) fn ask_each(
+        &mut self,
+        coordinate: u64,
+        steps: usize,
+        each: &mut dyn FnMut(f64),
+    ) -> Result<f64> {
         let strategy = &self.strategy;
         let most_rows = most_rows(strategy);
         let column = match self.columns.entry(coordinate) {
@@ -262,6 +275,7 @@ impl ExactCells {
             column.current = output[0] * self.grid;
             column.measured = measured[rows - 1];
             column.step += 1;
+            each(column.current);
         }
         Ok(column.current)
     }
@@ -273,6 +287,11 @@ impl ExactCells {
     pub(crate) fn measurement(&mut self, coordinate: u64, steps: usize) -> Result<f64> {
         self.ask(coordinate, steps)?;
         Ok(self.columns.get(&coordinate).map_or(0.0, |column| column.measured as f64))
+    }
+
+    /// Forgets which coordinates were asked for; their noise is made again when they are.
+    pub(crate) fn forget_questions(&mut self) {
+        self.columns.clear();
     }
 
     /// The inputs that are not zero of all coordinates, each with its step counted from 0.

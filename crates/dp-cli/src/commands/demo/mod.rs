@@ -111,7 +111,7 @@ impl Demo {
         let months = RUNS.iter().map(|month| Ok(calendar.closed_at(calendar.read_instant(month)?)));
         let months = months.collect::<Result<Vec<_>, String>>().map_err(anyhow::Error::msg)?;
         let truth = truth(&visits, &months);
-        let planned = dashboard.planned().first().context("the town has no releases")?;
+        let planned = dashboard.planned()?.first().context("the town has no releases")?;
         // What the first release got of the budget, to be spent in other ways.
         let whole = Budget::gaussian((2.0 * planned.rho()).sqrt())?;
         let published = read(&dashboard.spec().output.join("visits.csv"), DISTRICTS[DRAWN].0)?;

@@ -356,6 +356,40 @@ impl ToeplitzStrategy {
         Ok(Some(Self::scaled(name, workload, steps, core, scaling, Columns::NonIncreasing(columns))))
     }
 
+    /// The strategy that measures what [`Strategy::measurement`] said of one with a Toeplitz core, without fitting anything
+    /// again: what a saved plan needs. Its sensitivity is computed anew.
+    ///
+    /// # Errors
+    /// A measurement without a Toeplitz core, or what the other constructors refuse.
+    pub fn measuring(
+        name: &'static str,
+        workload: &Workload,
+        steps: usize,
+        measurement: Measurement,
+    ) -> Result<Self> {
+        let (rows, core, columns) = match measurement {
+            Measurement::Toeplitz(core) => return Self::plain(name, workload, steps, core),
+            Measurement::Scaled { rows, core, columns: None } => {
+                return Self::normalized(name, workload, steps, core, rows);
+            }
+            Measurement::Scaled { rows, core, columns: Some(columns) } => (rows, core, columns),
+            _ => {
+                return Err(Error::NotApplicable {
+                    strategy: name,
+                    workload: workload.to_string(),
+                    reason: "what it measures has no Toeplitz core",
+                });
+            }
+        };
+        let known = Self::non_increasing(name, workload, steps, core.clone(), rows.clone(), columns.clone())?;
+        if let Some(strategy) = known {
+            return Ok(strategy);
+        }
+        let norms = Scaling::of_core(&core, rows.clone())?.column_norms;
+        let lengths = norms.iter().zip(&columns).map(|(norm, column)| (norm * column).next_up());
+        Self::of_lengths(name, workload, steps, core, rows, lengths.collect())
+    }
+
     fn scaled(
         name: &'static str,
         workload: &Workload,
