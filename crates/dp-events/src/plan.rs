@@ -336,7 +336,7 @@ impl<'a> Builder<'a> {
             return Err(dp_mechanisms::Error::State { reason: "its strategies are damaged".to_owned() });
         }
         // In units of a cell.
-        let sigma = plan.sigma();
+        let sigma = noise_of(&plan)?;
         let deviation = |rows: &Vec<u64>| -> Vec<f64> {
             rows.iter().map(|squared| sigma * f64::from_bits(*squared).sqrt()).collect()
         };
@@ -535,6 +535,15 @@ fn shares(spec: &Spec) -> impl Iterator<Item = f64> {
 
 fn parts_of_rho(spec: &Spec, rho: f64) -> dp_mechanisms::Result<Vec<Budget>> {
     shares(spec).map(|share| Budget::zero_concentrated(rho * share * ROUNDED_DOWN)).collect()
+}
+
+/// The standard deviation that goes with the rows of the strategy: exact plans measure a scaled matrix in a scale of its own, and
+/// their σ belongs to that. What is released has the same noise in either.
+fn noise_of(plan: &Plan) -> dp_mechanisms::Result<f64> {
+    let first = plan.standard_deviation(1).zip(plan.strategy().row_norms()?.at(0));
+    first
+        .map(|(deviation, squared)| deviation / squared.sqrt())
+        .ok_or(dp_mechanisms::Error::Empty { what: "the horizon" })
 }
 
 /// `Δ²/(2σ²)`, rounded up.

@@ -1,0 +1,73 @@
+//! The guide, run as it is printed: every file and every command of it, in order, in an empty folder.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// A fenced block: the words after the fence, its lines, and the line where it begins.
+struct Block<'a> {
+    words: Vec<&'a str>,
+    text: String,
+    line: usize,
+}
+
+fn blocks(document: &str) -> Vec<Block<'_>> {
+    let mut blocks = Vec::new();
+    let mut open: Option<Block<'_>> = None;
+    for (number, line) in document.lines().enumerate() {
+        match (line.strip_prefix("```"), &mut open) {
+            (Some(words), None) => {
+                let words = words.split_whitespace().collect();
+                open = Some(Block { words, text: String::new(), line: number + 1 });
+            }
+            (Some(_), Some(_)) => blocks.extend(open.take()),
+            (None, Some(block)) => {
+                block.text.push_str(line);
+                block.text.push('\n');
+            }
+            (None, None) => {}
+        }
+    }
+    assert!(open.is_none(), "a block is not closed");
+    blocks
+}
+
+#[test]
+fn every_command_of_the_guide_works() {
+    let document =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide.md")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let program = Path::new(env!("CARGO_BIN_EXE_dp"));
+    let mut search = vec![program.parent().unwrap().to_owned()];
+    search.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap()));
+    let search = std::env::join_paths(search).unwrap();
+    let (mut run, mut commands) = (0, Vec::new());
+    for Block { words, text, line } in blocks(&document) {
+        match words[..] {
+            ["text"] => {}
+            ["csv" | "toml", name] => std::fs::write(folder.path().join(name), text).unwrap(),
+            ["sh", ref expected @ ..] => {
+                let output = Command::new("sh")
+                    .args(["-e", "-c", &text])
+                    .current_dir(folder.path())
+                    .env("PATH", &search)
+                    .stdin(Stdio::null())
+                    .output()
+                    .unwrap();
+                let told = String::from_utf8_lossy(&output.stderr);
+                assert_eq!(output.status.success(), expected.is_empty(), "guide.md:{line}: {text}{told}");
+                if !expected.is_empty() {
+                    assert_eq!(expected, ["fails"], "guide.md:{line}");
+                    assert!(told.contains("visits.csv"), "guide.md:{line}: {told}");
+                }
+                let of_dp = text.lines().filter_map(|line| line.strip_prefix("dp "));
+                commands.extend(of_dp.filter_map(|rest| rest.split_whitespace().next()).map(str::to_owned));
+                run += 1;
+            }
+            _ => panic!("guide.md:{line}: nobody knows how to run a block of {words:?}"),
+        }
+    }
+    assert!(run > 10, "{run} blocks");
+    for command in ["new", "check", "run", "ledger", "calibrate", "plan"] {
+        assert!(commands.iter().any(|known| known == command), "the guide does not use dp {command}");
+    }
+}
