@@ -210,9 +210,10 @@ mod tests {
         assert!((ledger.pure_epsilon().unwrap() - 1.0).abs() < 1e-12);
         // Φ(-μ/2) = 1/(1+e) = 0.268941, so μ/2 = 0.616018.
         assert!((ledger.mu() - 2.0 * 0.616_018).abs() < 1e-5, "{}", ledger.mu());
-        // A pure ε is never worse than itself, and a large δ buys something: that of this μ is 0.3 near ε = 0.62.
+        // A pure ε is never worse than itself, and a large δ buys something: that of this μ is 0.3 near ε = 0.62, and zCDP
+        // may say less.
         assert!(ledger.epsilon(1e-9).unwrap() <= 1.0 + 1e-12);
-        assert!((0.6..0.65).contains(&ledger.epsilon(0.3).unwrap()));
+        assert!(ledger.epsilon(0.3).unwrap() < 0.65);
         let mut found = ledger.clone();
         found.entries[0].delta = 1e-7;
         assert!(found.pure_epsilon().is_none() && found.epsilon(1e-7).is_err());
