@@ -188,7 +188,7 @@ impl OutputArguments {
                 ));
             }
             files.writes("--state", state);
-            for suffix in [".lock", ".new"] {
+            for suffix in [".new", ".plan", ".plan.new"] {
                 files.writes("a file beside --state", &files::beside(state, suffix));
             }
             let key = self.state_key.clone().unwrap_or_else(|| files::beside(state, ".key"));

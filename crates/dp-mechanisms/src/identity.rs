@@ -8,7 +8,7 @@ use std::fmt;
 pub struct Identity(Vec<(String, String)>);
 
 /// The version of the description.
-const VERSION: &str = "1";
+const VERSION: &str = "2";
 
 impl Identity {
     pub(crate) fn new() -> Self {
@@ -26,6 +26,14 @@ impl Identity {
         let field =
             |line: &str| line.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
         text.lines().map(field).collect::<Option<Vec<_>>>().map(Self)
+    }
+
+    /// Whether another identity has the same fields, and differs in the values of the named ones at most.
+    pub(crate) fn differs_only_in(&self, now: &Self, names: &[&str]) -> bool {
+        let same = |(one, other): (&(String, String), &(String, String))| {
+            one.0 == other.0 && (one.1 == other.1 || names.contains(&one.0.as_str()))
+        };
+        self.0.len() == now.0.len() && self.0.iter().zip(&now.0).all(same)
     }
 
     /// The fields in which another identity differs, in words: `epsilon was 1, now 2`.
@@ -53,7 +61,7 @@ impl fmt::Display for Identity {
 
 /// A short number for many: the FNV-1a hash of their bits. It tells versions of coefficients apart, and guards against
 /// mistakes rather than attacks.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Digest(u64);
 
 impl Digest {

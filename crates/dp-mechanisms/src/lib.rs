@@ -114,6 +114,7 @@ pub mod plan;
 pub mod planner;
 pub mod problem;
 mod run;
+mod saved;
 pub mod sensitivity;
 pub mod session;
 pub mod shards;

@@ -155,9 +155,11 @@ impl Mechanism {
             self.run.save(),
             self.run.witness(),
         )
+        .with_saved(self.plan.saved())
     }
 
-    /// Continues where a snapshot was taken. Rows of noise that a release has used stay what they were; a seed from the system
+    /// Continues where a snapshot was taken, with the coefficients that it was begun with: those that were planned here may
+    /// differ from them in their last bits. Rows of noise that a release has used stay what they were; a seed from the system
     /// makes all others, a reproducible or shared one must be that of the beginning.
     ///
     /// # Privacy
@@ -195,7 +197,7 @@ impl Mechanism {
         seed: Seed,
         begin: impl FnOnce(Plan, crate::noise::Seeds) -> Result<Self>,
     ) -> Result<Self> {
-        snapshot.check_identity(&plan.identity())?;
+        let plan = snapshot.plan_to_continue(plan, Plan::identity)?;
         if snapshot.dimension() != dimension {
             return Err(Error::Dimension {
                 what: "the saved state",

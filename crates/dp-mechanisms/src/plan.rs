@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::accountant::sampling::CyclicPoisson;
 use crate::budget::{Budget, Kind};
@@ -12,6 +12,7 @@ use crate::horizon::{DoublingPlan, DoublingRun};
 use crate::identity::{Digest, Identity};
 use crate::noise::{Seeds, Side, UnitNoise, used_rows};
 use crate::run::{LinearRun, Run};
+use crate::saved::{Saved, SavedNoise, same_scale};
 use crate::sensitivity::{Domain, Footprint, Sensitivity};
 use crate::strategy::{Method, RowNorms, Strategy, check_columns};
 use crate::workload::{Kind as WorkloadKind, Workload};
@@ -41,6 +42,14 @@ pub struct Plan {
     budget: Budget,
     side: Side,
     form: Form,
+    numbers: Arc<Numbers>,
+}
+
+/// The coefficients in use, looked up by the first who asks.
+#[derive(Debug, Default)]
+struct Numbers {
+    digest: OnceLock<Digest>,
+    saved: OnceLock<Option<Arc<Saved>>>,
 }
 
 /// How a plan runs.
@@ -128,7 +137,11 @@ impl Plan {
         }
         let rows = strategy.row_norms()?;
         let calibrated = Calibrated { strategy, sensitivity, sigma, rows, sampling: None };
-        Ok(Self { footprint, budget, side: Side::Output, form: Form::Idealized(Arc::new(calibrated)) })
+        Ok(Self::of(footprint, budget, Form::Idealized(Arc::new(calibrated))))
+    }
+
+    fn of(footprint: Footprint, budget: Budget, form: Form) -> Self {
+        Self { footprint, budget, side: Side::Output, form, numbers: Arc::default() }
     }
 
     /// What the accountant has calibrated for people who are drawn at random; see
@@ -143,7 +156,7 @@ impl Plan {
         sampling: CyclicPoisson,
     ) -> Self {
         let calibrated = Calibrated { strategy, sensitivity, sigma, rows, sampling: Some(sampling) };
-        Self { footprint, budget, side: Side::Output, form: Form::Idealized(Arc::new(calibrated)) }
+        Self::of(footprint, budget, Form::Idealized(Arc::new(calibrated)))
     }
 
     /// Calibrates a strategy for inputs that are multiples of `grid`, in exact integers: see [`crate::exact`].
@@ -162,7 +175,7 @@ impl Plan {
     ) -> Result<Self> {
         let dimension = stated(&footprint)?;
         let exact = ExactPlan::new(strategy, footprint.clone(), dimension, grid, budget.into())?;
-        Ok(Self { footprint, budget, side: Side::Output, form: Form::Exact(Arc::new(exact)) })
+        Ok(Self::of(footprint, budget, Form::Exact(Arc::new(exact))))
     }
 
     /// A stream without a known end: epochs of doubling length, the first of `first_epoch` steps, each with a strategy of its
@@ -182,13 +195,13 @@ impl Plan {
 
     pub(crate) fn of_epochs(epochs: DoublingPlan) -> Self {
         let (footprint, budget) = (epochs.footprint().clone(), *epochs.budget());
-        Self { footprint, budget, side: Side::Output, form: Form::Doubling(epochs) }
+        Self::of(footprint, budget, Form::Doubling(epochs))
     }
 
     #[cfg(test)]
     pub(crate) fn of_exact(exact: ExactPlan, budget: Budget) -> Self {
         let footprint = exact.footprint().clone().of_dimension(exact.dimension()).unwrap();
-        Self { footprint, budget, side: Side::Output, form: Form::Exact(Arc::new(exact)) }
+        Self::of(footprint, budget, Form::Exact(Arc::new(exact)))
     }
 
     /// The same plan, releasing every input with its noise, `x_t + σ ξ_t` with `ξ = A⁻¹ B z`, instead of the statistic.
@@ -433,9 +446,14 @@ impl Plan {
         }
     }
 
-    /// A digest of the coefficients in use: those of the integer strategy, or what the strategy makes of fixed noise together
-    /// with its sensitivity and the sums of all its rows. Coefficients that differ in their last bits differ here.
+    /// A digest of the coefficients in use, all of them: the integer matrix and its noise; the numbers that a strategy is made
+    /// of; or, of one from elsewhere, what it makes of fixed noise in all its steps. Coefficients that differ in their last
+    /// bits differ here. Later epochs are not built yet: there it is that of the first.
     fn digest(&self) -> Digest {
+        *self.numbers.digest.get_or_init(|| self.compute_digest())
+    }
+
+    fn compute_digest(&self) -> Digest {
         /// Rows that anybody can write down, none of them like another.
         struct Fixed;
         impl UnitNoise for Fixed {
@@ -446,21 +464,74 @@ impl Plan {
             }
         }
         let mut digest = Digest::new();
-        if let Form::Exact(exact) = &self.form {
-            exact.add_to(&mut digest);
-        } else {
-            let (strategy, rows) = (self.strategy(), self.row_norms());
-            digest.add_all(&[self.sensitivity().squared, rows.mean(), rows.max()]);
-            if let Ok(mut filter) = strategy.noise_filter(1) {
-                let mut value = [0.0];
-                for _ in 0..strategy.steps().min(64) {
-                    if filter.next_into(&mut Fixed, &mut value).is_ok() {
-                        digest.add_all(&value);
-                    }
+        let strategy = match &self.form {
+            Form::Exact(exact) => {
+                exact.add_to(&mut digest);
+                return digest;
+            }
+            Form::Doubling(epochs) => return epochs.first().plan.digest(),
+            Form::Idealized(calibrated) => &calibrated.strategy,
+        };
+        if let Some(coefficients) = strategy.coefficients() {
+            coefficients.add_to(&mut digest);
+        } else if let Ok(mut filter) = strategy.noise_filter(1) {
+            let mut value = [0.0];
+            for _ in 0..strategy.steps() {
+                if filter.next_into(&mut Fixed, &mut value).is_ok() {
+                    digest.add_all(&value);
                 }
             }
         }
         digest
+    }
+
+    /// The numbers in use, for a state to continue with; nothing for a strategy that does not say them, and without an end,
+    /// where every epoch is planned when it begins.
+    pub(crate) fn saved(&self) -> Option<Arc<Saved>> {
+        self.numbers.saved.get_or_init(|| self.look_up().map(Arc::new)).clone()
+    }
+
+    fn look_up(&self) -> Option<Saved> {
+        match &self.form {
+            Form::Idealized(calibrated) => Some(Saved {
+                coefficients: calibrated.strategy.coefficients()?,
+                noise: SavedNoise::Idealized(calibrated.sigma),
+            }),
+            Form::Exact(exact) => exact.saved(),
+            Form::Doubling(_) => None,
+        }
+    }
+
+    /// The same plan with the numbers that were saved in place of those that were planned here. It is calibrated anew, so they
+    /// are checked; where the scale of the noise comes out the same but for rounding, the saved one is used.
+    ///
+    /// # Errors
+    /// Numbers that do not fit the plan.
+    pub(crate) fn continuing(&self, saved: &Saved) -> Result<Self> {
+        let mut plan = match &self.form {
+            // The accountant alone calibrates these.
+            Form::Idealized(calibrated) if calibrated.sampling.is_some() => return Ok(self.clone()),
+            Form::Idealized(calibrated) => {
+                let strategy = &calibrated.strategy;
+                let (workload, steps) = (strategy.workload(), strategy.steps());
+                let again = saved.coefficients.build(strategy.name(), workload, steps)?;
+                let strategy = again.unwrap_or_else(|| Arc::clone(strategy));
+                Self::new(strategy, self.footprint.clone(), self.budget)?
+            }
+            Form::Exact(exact) => {
+                let exact = exact.continuing(saved, self.footprint.clone())?;
+                Self::of(self.footprint.clone(), self.budget, Form::Exact(Arc::new(exact)))
+            }
+            Form::Doubling(_) => self.clone(),
+        };
+        plan.side = self.side;
+        if let (Form::Idealized(calibrated), SavedNoise::Idealized(sigma)) = (&mut plan.form, saved.noise)
+            && same_scale(sigma, calibrated.sigma)
+            && let Some(calibrated) = Arc::get_mut(calibrated)
+        {
+            calibrated.sigma = sigma;
+        }
+        Ok(plan)
     }
 
     /// The integers behind the plan, where it is exact.

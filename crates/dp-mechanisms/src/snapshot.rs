@@ -1,12 +1,15 @@
 //! Snapshots: everything a mechanism needs to continue, as exact bits.
 
 use std::fmt;
+use std::sync::Arc;
 
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::error::{Error, Result};
 use crate::identity::Identity;
 use crate::noise::{Origin, Seed, Seeds, Segment};
+use crate::plan::Plan;
+use crate::saved::Saved;
 
 /// A mechanism between two steps.
 ///
@@ -24,6 +27,8 @@ pub struct Snapshot {
     releases: Vec<f64>,
     /// What others need beside the mechanism, by name.
     attachments: Vec<(String, Vec<u8>)>,
+    /// The numbers in use: no secret, and the same for the whole stream, so they are kept beside the rest.
+    saved: Option<Arc<Saved>>,
 }
 
 /// What a run keeps, by what it is.
@@ -72,7 +77,40 @@ impl Snapshot {
         witness: Vec<f64>,
     ) -> Self {
         let (releases, attachments) = (Vec::new(), Vec::new());
-        Self { identity, dimension, step, seeds, payload, witness, releases, attachments }
+        Self { identity, dimension, step, seeds, payload, witness, releases, attachments, saved: None }
+    }
+
+    /// Adds the numbers that the plan applies.
+    pub(crate) fn with_saved(mut self, saved: Option<Arc<Saved>>) -> Self {
+        self.saved = saved;
+        self
+    }
+
+    /// The numbers that the plan applies, where they are known.
+    pub(crate) fn saved(&self) -> Option<&Saved> {
+        self.saved.as_deref()
+    }
+
+    /// The plan to continue with: the given one, or if it differs from the one that the state was begun with in nothing but
+    /// how a machine rounds, that one.
+    ///
+    /// # Errors
+    /// [`Error::State`] for another plan, by what is different.
+    pub(crate) fn plan_to_continue(&self, plan: Plan, identity: impl Fn(&Plan) -> Identity) -> Result<Plan> {
+        let now = identity(&plan);
+        if now == self.identity {
+            return Ok(plan);
+        }
+        let rounding = ["coefficients", "sigma"];
+        if let Some(saved) = &self.saved
+            && self.identity.differs_only_in(&now, &rounding)
+        {
+            let begun = plan.continuing(saved)?;
+            self.check_identity(&identity(&begun))?;
+            return Ok(begun);
+        }
+        self.check_identity(&now)?;
+        Ok(plan)
     }
 
     /// Adds the latest releases, which the receiver may not have seen yet: `dimension` values per step, the last

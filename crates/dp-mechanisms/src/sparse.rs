@@ -290,6 +290,7 @@ impl SparseMechanism {
         };
         let payload = Payload::Cells(numbers);
         Snapshot::new(identity(&self.plan), 1, self.step, self.seeds.duplicate(), payload, Vec::new())
+            .with_saved(self.plan.saved())
     }
 
     /// Continues where a snapshot was taken, with the very same noise: a question that was already answered after the
@@ -301,7 +302,7 @@ impl SparseMechanism {
     /// # Errors
     /// A snapshot of another plan or dimension, or one whose contents do not fit.
     pub fn resume(plan: Plan, snapshot: &Snapshot, seed: Seed) -> Result<Self> {
-        snapshot.check_identity(&identity(&plan))?;
+        let plan = snapshot.plan_to_continue(plan, identity)?;
         if snapshot.step() > plan.steps() {
             return Err(crate::run::unfit("it is past its horizon"));
         }

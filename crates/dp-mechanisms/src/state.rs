@@ -10,6 +10,9 @@
 //!   XChaCha20-Poly1305(snapshot)`. What stands in front is authenticated with the rest. It is replaced atomically: written
 //!   beside, synced, renamed, directory synced. Its length is rounded up to one of few lengths, at most an eighth above what
 //!   it holds.
+//! - The **plan** beside the state: the numbers that the strategy is made of and the scale of its noise, sealed like the state,
+//!   written before it and once, because they never change. A state continues with them, whatever planning the same problem on
+//!   another machine would end at. Without this file it continues where planning ends at the very same numbers.
 //! - The **key**, readable by its owner only, so that neither a seed nor the true statistic ever reaches the disk in clear. It
 //!   is made once and never replaced, so the lock of a live mechanism is on it. One key belongs to one state.
 //! - The **mark** beside the key: name and number of the last write of the state. A state that is older than its mark is
@@ -22,7 +25,8 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use chacha20poly1305::aead::AeadInPlace;
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305, XNonce};
@@ -31,11 +35,13 @@ use zeroize::Zeroizing;
 use crate::error::{Error, Result};
 use crate::identity::Identity;
 use crate::noise::system_bytes;
+use crate::saved::Saved;
 use crate::snapshot::Snapshot;
 
 const MAGIC: &[u8; 8] = b"DPSTREAM";
+const PLAN_MAGIC: &[u8; 8] = b"DPSTPLAN";
 /// The version of the file format; a file of another version is refused.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 const NAME: usize = 16;
 const NONCE: usize = 24;
 const TAG: usize = 16;
@@ -52,6 +58,8 @@ pub struct StateFile {
     _key_file: File,
     mark: PathBuf,
     last: Mutex<Last>,
+    /// Whether the plan is on disk.
+    plan_kept: AtomicBool,
 }
 
 /// The last write that is known: which state, the how many-eth write, and its nonce.
@@ -116,7 +124,8 @@ impl StateFile {
             }
         };
         let nonce = None;
-        Ok(Self { path, key, _key_file: key_file, mark, last: Mutex::new(Last { name, number, nonce }) })
+        let last = Mutex::new(Last { name, number, nonce });
+        Ok(Self { path, key, _key_file: key_file, mark, last, plan_kept: AtomicBool::new(false) })
     }
 
     /// The saved snapshot, if there is one.
@@ -132,7 +141,10 @@ impl StateFile {
             Error::State { reason } => refuse(&reason),
             other => other,
         })?;
-        Ok(Some(snapshot))
+        let name = self.last.lock().unwrap_or_else(PoisonError::into_inner).name;
+        let saved = self.read_plan(name)?;
+        self.plan_kept.store(saved.is_some(), Ordering::Relaxed);
+        Ok(Some(snapshot.with_saved(saved.map(Arc::new))))
     }
 
     /// As [`StateFile::read`], of a state that [`StateFile::write_secret`] wrote: its public description, and the secret
@@ -172,6 +184,50 @@ impl StateFile {
         Ok(Some((identity, secret)))
     }
 
+    /// The plan beside the state, if there is one.
+    fn read_plan(&self, name: [u8; NAME]) -> Result<Option<Saved>> {
+        let path = beside(&self.path, ".plan");
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(refuse(&path, &error.to_string())),
+        };
+        let damaged = || {
+            refuse(
+                &path,
+                "it is damaged, or not the plan of this state: restore it, or remove it and continue where the plan comes out \
+                 the same",
+            )
+        };
+        let front = plan_front(name);
+        let rest = bytes.strip_prefix(front.as_slice()).ok_or_else(damaged)?;
+        let (nonce, rest) = rest.split_first_chunk::<NONCE>().ok_or_else(damaged)?;
+        let (body, tag) = rest.split_last_chunk::<TAG>().ok_or_else(damaged)?;
+        let mut body = body.to_vec();
+        XChaCha20Poly1305::new((&*self.key).into())
+            .decrypt_in_place_detached(XNonce::from_slice(nonce), &front, &mut body, tag.into())
+            .map_err(|_| damaged())?;
+        Saved::decode(&body).map(Some).ok_or_else(damaged)
+    }
+
+    /// Writes the plan beside the state.
+    fn write_plan(&self, saved: &Saved, name: [u8; NAME]) -> Result<()> {
+        let path = beside(&self.path, ".plan");
+        let mut sealed = plan_front(name);
+        let mut nonce = [0; NONCE];
+        system_bytes(&mut nonce)?;
+        let mut body = saved.encode();
+        let tag = XChaCha20Poly1305::new((&*self.key).into())
+            .encrypt_in_place_detached(XNonce::from_slice(&nonce), &sealed, &mut body)
+            .map_err(|_| refuse(&path, "it is too large to be sealed"))?;
+        sealed.extend_from_slice(&nonce);
+        sealed.extend_from_slice(&body);
+        sealed.extend_from_slice(&tag);
+        replace_file(&path, &sealed)
+            .and_then(|()| sync_directory(&path))
+            .map_err(|error| refuse(&path, &error.to_string()))
+    }
+
     /// Replaces the saved snapshot. When this returns, the new one survives a crash. If it fails, either the old one is in
     /// place, or the new one is and the error says that a power failure may undo it; nothing that it holds may be shown, and
     /// writing may be tried again.
@@ -180,7 +236,7 @@ impl StateFile {
     /// [`Error::State`] when the state is not the one that was read or written last, or the file system refuses;
     /// [`Error::Entropy`] without system randomness.
     pub fn write(&self, snapshot: &Snapshot) -> Result<()> {
-        self.write_secret(&snapshot.identity().to_string(), snapshot.encode())
+        self.replace(&snapshot.identity().to_string(), snapshot.encode(), snapshot.saved())
     }
 
     /// As [`StateFile::write`], for whoever keeps several mechanisms, or other things, in one state: a public description,
@@ -189,6 +245,10 @@ impl StateFile {
     /// # Errors
     /// As [`StateFile::write`].
     pub fn write_secret(&self, identity: &str, secret: Zeroizing<Vec<u8>>) -> Result<()> {
+        self.replace(identity, secret, None)
+    }
+
+    fn replace(&self, identity: &str, secret: Zeroizing<Vec<u8>>, saved: Option<&Saved>) -> Result<()> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let on_disk = front_of(&self.path)?;
         if on_disk.map(|found| found.nonce) != last.nonce.map(Some) {
@@ -200,15 +260,13 @@ impl StateFile {
         }
         let mut next = Last { name: last.name, number: last.number + 1, nonce: None };
         let bytes = seal(&self.key, identity, secret, &mut next)?;
-        let temporary = beside(&self.path, ".new");
-        let replace = || -> std::io::Result<()> {
-            remove_leftover(&temporary)?;
-            let mut file = owner_only().open(&temporary)?;
-            file.write_all(&bytes)?;
-            file.sync_all()?;
-            fs::rename(&temporary, &self.path)
-        };
-        replace().map_err(|error| refuse(&self.path, &error.to_string()))?;
+        if let Some(saved) = saved
+            && !self.plan_kept.load(Ordering::Relaxed)
+        {
+            self.write_plan(saved, next.name)?;
+            self.plan_kept.store(true, Ordering::Relaxed);
+        }
+        replace_file(&self.path, &bytes).map_err(|error| refuse(&self.path, &error.to_string()))?;
         *last = next;
         sync_directory(&self.path).map_err(|error| {
             let reason =
@@ -223,6 +281,21 @@ impl std::fmt::Debug for StateFile {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("StateFile").field("path", &self.path).finish_non_exhaustive()
     }
+}
+
+/// What stands in front of a sealed plan, authenticated with it.
+fn plan_front(name: [u8; NAME]) -> Vec<u8> {
+    [PLAN_MAGIC.as_slice(), &VERSION.to_le_bytes(), &name].concat()
+}
+
+/// Puts a new file in the place of an old one: it is there whole or not at all.
+fn replace_file(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let temporary = beside(path, ".new");
+    remove_leftover(&temporary)?;
+    let mut file = owner_only().open(&temporary)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&temporary, path)
 }
 
 /// Seals a secret under its description, and notes the nonce.
@@ -388,12 +461,7 @@ fn write_mark(path: &Path, name: [u8; NAME], number: u64) -> Result<()> {
             file.write_all(&bytes)?;
             return file.sync_all();
         }
-        let temporary = beside(path, ".new");
-        remove_leftover(&temporary)?;
-        let mut file = owner_only().open(&temporary)?;
-        file.write_all(&bytes)?;
-        file.sync_all()?;
-        fs::rename(&temporary, path)?;
+        replace_file(path, &bytes)?;
         sync_directory(path)
     };
     write().map_err(|error| refuse(path, &error.to_string()))

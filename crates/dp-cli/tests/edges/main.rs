@@ -8,3 +8,4 @@ mod kills;
 mod limits;
 mod neighbours;
 mod subject;
+mod threads;

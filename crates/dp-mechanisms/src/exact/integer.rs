@@ -82,7 +82,15 @@ pub struct IntegerStrategy {
 /// What is rounded to integers, looked up once for any number of bits.
 pub(super) struct Source {
     strategy: Arc<dyn Strategy>,
-    measurement: Measurement,
+    matrix: Known,
+}
+
+/// What is known of the matrix.
+enum Known {
+    /// Its real entries, to be rounded.
+    Real(Measurement),
+    /// Its integers.
+    Integers(Entries),
 }
 
 impl Source {
@@ -95,13 +103,38 @@ impl Source {
         if matches!(measurement, Measurement::Dense(_)) {
             check_materializable(steps)?;
         }
-        Ok(Self { strategy: strategy.clone(), measurement })
+        Ok(Self { strategy: strategy.clone(), matrix: Known::Real(measurement) })
+    }
+
+    /// The integers of a dense matrix that were saved, in units of `2^-bits`.
+    ///
+    /// # Errors
+    /// [`Error::State`] for anything but the lower triangle of the strategy's steps, with a diagonal.
+    pub(super) fn of_integers(strategy: &Arc<dyn Strategy>, packed: &[f64], bits: u32) -> Result<Self> {
+        let steps = strategy.steps();
+        check_materializable(steps)?;
+        let integral = |value: &f64| value.fract() == 0.0 && value.abs() <= libm::ldexp(1.0, 60);
+        let diagonal = |i: usize| packed[i * (i + 1) / 2 + i] != 0.0;
+        if packed.len() != steps * (steps + 1) / 2
+            || !packed.iter().all(integral)
+            || !(0..steps).all(diagonal)
+        {
+            return Err(Error::State { reason: "its integer matrix does not fit the plan".to_owned() });
+        }
+        let packed = packed.iter().map(|value| *value as i64).collect();
+        let matrix = Known::Integers(Entries::Dense { packed, bits });
+        Ok(Self { strategy: strategy.clone(), matrix })
+    }
+
+    /// What is rounded.
+    pub(super) fn strategy(&self) -> &Arc<dyn Strategy> {
+        &self.strategy
     }
 
     /// The number of bits to begin with.
     pub(super) fn first_bits(&self) -> u32 {
-        match self.measurement {
-            Measurement::Scaled { .. } => CORE_BITS,
+        match self.matrix {
+            Known::Real(Measurement::Scaled { .. }) => CORE_BITS,
             _ => ENTRY_BITS,
         }
     }
@@ -121,22 +154,23 @@ impl Source {
             workload: strategy.workload().to_string(),
             reason,
         };
-        let (entries, core, longest) = match &self.measurement {
-            Measurement::Toeplitz(core) => {
+        let (entries, core, longest) = match &self.matrix {
+            Known::Integers(entries) => (entries.clone(), None, None),
+            Known::Real(Measurement::Toeplitz(core)) => {
                 let (coefficients, bits) = rounded(&core.coefficients(steps)?, bits)?;
                 (Entries::Toeplitz { coefficients, bits }, Some(core), None)
             }
-            Measurement::Scaled { rows, core, columns } => {
+            Known::Real(Measurement::Scaled { rows, core, columns }) => {
                 let (entries, longest) =
                     scaled(rows, &core.coefficients(steps)?, columns.as_deref(), bits, magnitude)?;
                 (entries, Some(core), Some(longest))
             }
-            Measurement::LeftNodes => (Entries::LeftNodes { bits }, None, None),
-            Measurement::AllNodes => (Entries::AllNodes { bits }, None, None),
-            Measurement::WeightedNodes(nodes) => {
+            Known::Real(Measurement::LeftNodes) => (Entries::LeftNodes { bits }, None, None),
+            Known::Real(Measurement::AllNodes) => (Entries::AllNodes { bits }, None, None),
+            Known::Real(Measurement::WeightedNodes(nodes)) => {
                 (Entries::WeightedNodes { nodes: nodes.clone(), bits }, None, None)
             }
-            Measurement::Dense(matrix) => {
+            Known::Real(Measurement::Dense(matrix)) => {
                 if matrix.dim() != (steps, steps) {
                     return Err(refuse("an exact release measures square or tree-shaped matrices only"));
                 }

@@ -13,8 +13,9 @@ use super::transform::REACH;
 use crate::error::{Error, Result, check_positive};
 use crate::identity::Digest;
 use crate::noise::discrete::{DiscreteGaussian, DiscreteLaplace};
+use crate::saved::{Saved, SavedNoise, same_scale};
 use crate::sensitivity::{Footprint, Sensitivity};
-use crate::strategy::{RowNorms, Strategy};
+use crate::strategy::{Coefficients, RowNorms, Strategy};
 
 /// An exact release, calibrated: the only place that computes the integer noise.
 ///
@@ -94,10 +95,19 @@ impl ExactPlan {
         grid: f64,
         budget: ExactBudget,
     ) -> Result<Self> {
+        Self::of_source(&Source::new(strategy)?, footprint, dimension, grid, budget)
+    }
+
+    fn of_source(
+        source: &Source,
+        footprint: Footprint,
+        dimension: usize,
+        grid: f64,
+        budget: ExactBudget,
+    ) -> Result<Self> {
         footprint.check_dimension(dimension)?;
         check_positive("grid", grid)?;
         let lattice = Lattice::new(&footprint, dimension, grid)?;
-        let source = Source::new(strategy)?;
         let (mut bits, mut most) = (source.first_bits(), MOST_BITS);
         loop {
             let mut integer = source.round(bits, lattice.magnitude())?;
@@ -134,12 +144,48 @@ impl ExactPlan {
                 noise: draft.noise,
                 sampler,
                 rows: Arc::new(rows),
-                reach: row_sums(strategy.as_ref())?.into(),
+                reach: row_sums(source.strategy().as_ref())?.into(),
                 #[cfg(test)]
                 footprint,
                 bias,
             });
         }
+    }
+
+    /// What a state keeps of the plan: of a matrix without structure its integers, otherwise what they are rounded from.
+    pub(crate) fn saved(&self) -> Option<Saved> {
+        let coefficients = match &self.strategy.entries {
+            Entries::Dense { packed, bits } => {
+                // They were rounded in f64, so they are exact there.
+                let values: Vec<f64> = packed.iter().map(|entry| *entry as f64).collect();
+                Coefficients::none().with("integer matrix", values).with("bits", [f64::from(*bits)])
+            }
+            _ => self.strategy.source().coefficients()?,
+        };
+        Some(Saved { coefficients, noise: SavedNoise::Exact(self.noise) })
+    }
+
+    /// The same plan with the numbers that were saved; see [`crate::Plan::continuing`].
+    ///
+    /// # Errors
+    /// Numbers that do not fit the plan.
+    pub(crate) fn continuing(&self, saved: &Saved, footprint: Footprint) -> Result<Self> {
+        let planned = self.strategy.source();
+        let source = if let Some(packed) = saved.coefficients.get("integer matrix") {
+            Source::of_integers(planned, packed, saved.coefficients.number("bits")? as u32)?
+        } else {
+            let (workload, steps) = (planned.workload(), planned.steps());
+            let again = saved.coefficients.build(planned.name(), workload, steps)?;
+            Source::new(again.as_ref().unwrap_or(planned))?
+        };
+        let mut plan = Self::of_source(&source, footprint, self.dimension, self.grid(), self.budget)?;
+        if let SavedNoise::Exact(noise) = saved.noise
+            && same_scale(noise.variance(), plan.noise.variance())
+        {
+            plan.noise = noise;
+            plan.sampler = noise.sampler()?;
+        }
+        Ok(plan)
     }
 
     /// A plan with a coarser matrix than any that [`ExactPlan::new`] makes, whose noise can be enumerated.
@@ -303,8 +349,13 @@ impl ExactPlan {
     pub(crate) fn add_to(&self, digest: &mut Digest) {
         self.strategy.add_to(digest);
         self.sensitivity.iter_u64_digits().for_each(|digit| digest.add(digit));
-        let (NoiseParameter::SquaredScale { numerator, denominator, .. }
-        | NoiseParameter::Scale { numerator, denominator }) = self.noise;
+        let (numerator, denominator, doublings) = match self.noise {
+            NoiseParameter::SquaredScale { numerator, denominator, doublings } => {
+                (numerator, denominator, doublings)
+            }
+            NoiseParameter::Scale { numerator, denominator } => (numerator, denominator, 0),
+        };
+        digest.add(u64::from(doublings));
         for word in
             [numerator, denominator].into_iter().flat_map(|value| [value as u64, (value >> 64) as u64])
         {

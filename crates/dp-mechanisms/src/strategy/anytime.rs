@@ -12,7 +12,7 @@
 use dp_linalg::series;
 
 use super::toeplitz::{Core, ToeplitzStrategy};
-use super::{Factorization, Measurement, NoiseFilter, RowNorms, Strategy};
+use super::{Coefficients, Factorization, Measurement, NoiseFilter, RowNorms, Strategy};
 use crate::error::{Error, Result};
 use crate::problem::Problem;
 use crate::sensitivity::{Participation, Sensitivity};
@@ -54,6 +54,15 @@ impl Anytime {
             inverse: series::binomial(-power, steps),
         };
         Ok(Self { beta, inner: ToeplitzStrategy::plain("anytime", workload, steps, core)? })
+    }
+
+    /// The strategy that consists of the numbers of [`Strategy::coefficients`].
+    ///
+    /// # Errors
+    /// [`Error::State`] for lists that are missing or of another length.
+    pub(crate) fn of_coefficients(workload: &Workload, steps: usize, saved: &Coefficients) -> Result<Self> {
+        let inner = ToeplitzStrategy::of_coefficients("anytime", workload, steps, saved)?;
+        Ok(Self { beta: saved.number("beta")?, inner })
     }
 }
 
@@ -129,6 +138,10 @@ impl Strategy for Anytime {
 
     fn materialize(&self) -> Result<Factorization> {
         self.inner.materialize()
+    }
+
+    fn coefficients(&self) -> Option<Coefficients> {
+        Some(self.inner.coefficients()?.with("beta", [self.beta]))
     }
 
     fn measurement(&self) -> Result<Measurement> {

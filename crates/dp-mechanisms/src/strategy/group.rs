@@ -19,7 +19,9 @@ use dp_linalg::norms;
 use ndarray::Array2;
 use zeroize::Zeroize;
 
-use super::{Factorization, Measurement, NoiseFilter, RowNorms, Strategy, check_materializable};
+use super::{
+    Coefficients, Factorization, Measurement, NoiseFilter, RowNorms, Strategy, check_materializable,
+};
 use crate::error::{Error, Result, check_count};
 use crate::noise::{Side, UnitNoise};
 use crate::problem::Problem;
@@ -63,6 +65,15 @@ impl Group {
             let odd = (*a - *b) / 2.0;
             (*a, *b) = (constant + odd, constant - odd);
         }
+        Ok(Self { workload: workload.clone(), root, kernel: OnceLock::new() })
+    }
+
+    /// The strategy that consists of the numbers of [`Strategy::coefficients`].
+    ///
+    /// # Errors
+    /// [`Error::State`] for a list that is missing or of another length.
+    pub(crate) fn of_coefficients(workload: &Workload, steps: usize, saved: &Coefficients) -> Result<Self> {
+        let root = saved.list_of("root", steps.saturating_mul(2))?;
         Ok(Self { workload: workload.clone(), root, kernel: OnceLock::new() })
     }
 
@@ -135,6 +146,10 @@ impl Strategy for Group {
 
     fn memory(&self, dimension: usize) -> usize {
         self.root.len() + self.steps() * dimension
+    }
+
+    fn coefficients(&self) -> Option<Coefficients> {
+        Some(Coefficients::none().with("root", self.root.as_slice()))
     }
 
     fn measurement(&self) -> Result<Measurement> {

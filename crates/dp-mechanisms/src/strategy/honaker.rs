@@ -8,7 +8,9 @@ use ndarray::{Array2, ArrayView1};
 use zeroize::Zeroize;
 
 use super::tree::{Measured, PrefixSums, native_side, prefix_row_norms, sensitivity, sum_over_dyadic_levels};
-use super::{Factorization, Measurement, NoiseFilter, RowNorms, Strategy, check_materializable};
+use super::{
+    Coefficients, Factorization, Measurement, NoiseFilter, RowNorms, Strategy, check_materializable,
+};
 use crate::error::{Error, Result};
 use crate::noise::{Side, TILE, UnitNoise};
 use crate::problem::Problem;
@@ -240,6 +242,10 @@ impl Strategy for Honaker {
             Decoding::Online => (2 * levels(self.steps) + 1) * dimension,
             Decoding::Full => self.steps * dimension,
         }
+    }
+
+    fn coefficients(&self) -> Option<Coefficients> {
+        Some(Coefficients::none())
     }
 
     fn measurement(&self) -> Result<Measurement> {

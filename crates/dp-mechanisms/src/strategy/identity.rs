@@ -5,7 +5,9 @@ use std::sync::Arc;
 use ndarray::Array2;
 
 use super::toeplitz::Core;
-use super::{Factorization, Measurement, NoiseFilter, RowNorms, Strategy, check_materializable};
+use super::{
+    Coefficients, Factorization, Measurement, NoiseFilter, RowNorms, Strategy, check_materializable,
+};
 use crate::error::{Error, Result};
 use crate::noise::{Side, UnitNoise};
 use crate::problem::Problem;
@@ -95,6 +97,10 @@ impl Strategy for Independent {
 
     fn memory(&self, _dimension: usize) -> usize {
         0
+    }
+
+    fn coefficients(&self) -> Option<Coefficients> {
+        Some(Coefficients::none())
     }
 
     fn measurement(&self) -> Result<Measurement> {

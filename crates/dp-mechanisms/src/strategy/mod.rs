@@ -11,6 +11,7 @@
 pub mod anytime;
 pub mod banded;
 pub mod blt;
+mod coefficients;
 pub mod group;
 pub mod honaker;
 pub mod identity;
@@ -37,6 +38,7 @@ use crate::problem::{Metric, Problem};
 use crate::sensitivity::{Footprint, Participation, Sensitivity};
 use crate::workload::Workload;
 
+pub use coefficients::Coefficients;
 pub use method::Method;
 pub use row_norms::RowNorms;
 use toeplitz::Core;
@@ -223,6 +225,12 @@ pub trait Strategy: fmt::Debug + Send + Sync {
     /// # Errors
     /// More than [`MATERIALIZE_LIMIT`] steps.
     fn materialize(&self) -> Result<Factorization>;
+
+    /// The numbers that the strategy is made of, by which a state knows it again; see [`Coefficients`]. Without them, which is the
+    /// default, a state tells strategies apart by the noise that they make, and refuses one that comes out differently.
+    fn coefficients(&self) -> Option<Coefficients> {
+        None
+    }
 
     /// C, for releases that measure live data.
     ///

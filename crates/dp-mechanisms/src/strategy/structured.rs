@@ -23,8 +23,10 @@ use ndarray::{Array2, ArrayView2, Axis};
 use rayon::prelude::*;
 
 use super::optimal::{Optimal, of_normalized_columns};
-use super::{Factorization, NoiseFilter, RowNorms, Strategy, Watch, check_materializable, least};
-use crate::error::{Result, check_count};
+use super::{
+    Coefficients, Factorization, NoiseFilter, RowNorms, Strategy, Watch, check_materializable, least,
+};
+use crate::error::{Error, Result, check_count};
 use crate::noise::{Side, UnitNoise};
 use crate::problem::{Metric, Problem};
 use crate::sensitivity::{self, Participation, Sensitivity};
@@ -263,10 +265,7 @@ impl Structured {
                 ((norm * (1.0 + rounding)).next_up() / length).next_up()
             })
             .collect();
-        let side = match optimal.workload().kind() {
-            Kind::Polynomial { .. } | Kind::Weights { .. } => Side::Output,
-            _ => Side::Input,
-        };
+        let side = native_side(optimal.workload());
         if side == Side::Output {
             let longest = column_norms.iter().copied().fold(0.0, f64::max);
             column_norms.fill(longest);
@@ -284,6 +283,32 @@ impl Structured {
         Ok(this)
     }
 
+    /// The strategy that consists of the numbers of [`Strategy::coefficients`].
+    ///
+    /// # Errors
+    /// [`Error::State`] for lists that are missing or of another length.
+    pub(crate) fn of_coefficients(workload: &Workload, steps: usize, saved: &Coefficients) -> Result<Self> {
+        let decays = saved.list("decays")?;
+        let table = |name: &str, width: usize| {
+            let values = saved.list_of(name, steps.saturating_mul(width))?;
+            Array2::from_shape_vec((steps, width), values)
+                .map_err(|_| Error::State { reason: format!("its {name} do not fit") })
+        };
+        let diagonals = saved.number("diagonals")? as usize;
+        check_count("diagonals", diagonals)?;
+        let (early, late) = (table("early", decays.len())?, table("late", decays.len())?);
+        let compressed = Compressed { band: table("band", diagonals)?, decays, early, late };
+        Ok(Self {
+            workload: workload.clone(),
+            side: native_side(workload),
+            compressed: Arc::new(compressed),
+            column_norms: saved.list_of("column norms", steps)?.into(),
+            longest: saved.number("longest")?,
+            rounding: saved.number("rounding")?,
+            rows: RowNorms::exact(saved.list_of("squared norms", steps)?),
+        })
+    }
+
     /// `A D A⁻¹ B̂`.
     fn decoder(&self, compressed: &Array2<f64>) -> Result<Array2<f64>> {
         if self.side == Side::Output {
@@ -295,6 +320,14 @@ impl Structured {
             row *= *norm;
         }
         Ok(dense::matmul(workload.view(), undone.view()))
+    }
+}
+
+/// Where the noise is made: on the release where the workload cannot be undone in a short memory.
+fn native_side(workload: &Workload) -> Side {
+    match workload.kind() {
+        Kind::Polynomial { .. } | Kind::Weights { .. } => Side::Output,
+        _ => Side::Input,
     }
 }
 
@@ -350,6 +383,21 @@ impl Strategy for Structured {
             _ => 1,
         };
         (kept + undo) * dimension + (kept + self.compressed.decays.len() + 1) * self.steps()
+    }
+
+    fn coefficients(&self) -> Option<Coefficients> {
+        let Compressed { band, decays, early, late } = self.compressed.as_ref();
+        let values = |table: &Array2<f64>| table.iter().copied().collect::<Vec<f64>>();
+        let saved = Coefficients::none()
+            .with("diagonals", [band.ncols() as f64])
+            .with("band", values(band))
+            .with("decays", decays.as_slice())
+            .with("early", values(early))
+            .with("late", values(late))
+            .with("column norms", self.column_norms.as_ref())
+            .with("longest", [self.longest])
+            .with("rounding", [self.rounding]);
+        Some(saved.with("squared norms", self.rows.iter().collect::<Vec<f64>>()))
     }
 
     fn materialize(&self) -> Result<Factorization> {

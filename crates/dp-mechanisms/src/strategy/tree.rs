@@ -7,7 +7,9 @@ use dp_linalg::rational::Sample;
 use dp_linalg::tree::{Node, dyadic_nodes, levels};
 use ndarray::{Array2, s};
 
-use super::{Factorization, Measurement, NoiseFilter, RowNorms, Strategy, check_materializable};
+use super::{
+    Coefficients, Factorization, Measurement, NoiseFilter, RowNorms, Strategy, check_materializable,
+};
 use crate::error::{Error, Result};
 use crate::noise::{Side, UnitNoise};
 use crate::problem::Problem;
@@ -108,6 +110,10 @@ impl Strategy for BinaryTree {
 
     fn memory(&self, dimension: usize) -> usize {
         levels(self.steps) * dimension
+    }
+
+    fn coefficients(&self) -> Option<Coefficients> {
+        Some(Coefficients::none())
     }
 
     fn measurement(&self) -> Result<Measurement> {

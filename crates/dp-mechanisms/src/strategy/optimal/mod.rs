@@ -19,8 +19,12 @@ use ndarray::{Array2, ArrayView2, Axis, concatenate, s};
 
 pub use program::{Ascent, Certificate, Objective, Optimum, Options, solve};
 
+use super::coefficients::{packed_triangle, unpacked_triangle};
 use super::toeplitz::root_coefficients;
-use super::{Factorization, NoiseFilter, RowNorms, Strategy, Watch, check_materializable, scaled, unwatched};
+use super::{
+    Coefficients, Factorization, Measurement, NoiseFilter, RowNorms, Strategy, Watch, check_materializable,
+    scaled, unwatched,
+};
 use crate::error::Result;
 use crate::problem::{Metric, Problem};
 use crate::sensitivity::{self, Participation, Sensitivity};
@@ -139,6 +143,23 @@ impl Optimal {
         let eigendecompositions = single.certificate.eigendecompositions + used;
         let certificate = Certificate { error: apart.min(overlapping), lower_bound, eigendecompositions };
         Ok(Self { certificate, ..if apart <= overlapping { banded } else { single } })
+    }
+
+    /// The strategy that consists of the numbers of [`Strategy::coefficients`]. What was proved about it is not among them.
+    ///
+    /// # Errors
+    /// [`Error::State`](crate::Error::State) for lists that are missing or of another length.
+    pub(crate) fn of_coefficients(workload: &Workload, steps: usize, saved: &Coefficients) -> Result<Self> {
+        let bands = saved.number("bands")? as usize;
+        Ok(Self {
+            workload: workload.clone(),
+            strategy: Arc::new(unpacked_triangle(&saved.list("matrix")?, steps, bands)?),
+            bands,
+            rows: RowNorms::exact(saved.list_of("squared norms", steps)?),
+            column_weights: Vec::new(),
+            certificate: Certificate { error: f64::NAN, lower_bound: 0.0, eigendecompositions: 0 },
+            proves: None,
+        })
     }
 
     /// What is proved about the objective, under the participation that the strategy was built for.
@@ -282,6 +303,17 @@ impl Strategy for Optimal {
         let rows = decoder_rows(workload.materialize(self.steps())?.view(), self.strategy.view())?;
         // What was proved was proved of the problem that it was built for.
         Ok(Arc::new(Self { workload: workload.clone(), rows, proves: None, ..self.clone() }))
+    }
+
+    fn coefficients(&self) -> Option<Coefficients> {
+        let matrix = Coefficients::none().with("matrix", packed_triangle(&self.strategy, self.bands));
+        let rows: Vec<f64> = self.rows.iter().collect();
+        Some(matrix.with("bands", [self.bands as f64]).with("squared norms", rows))
+    }
+
+    fn measurement(&self) -> Result<Measurement> {
+        check_materializable(self.steps())?;
+        Ok(Measurement::Dense(self.strategy.as_ref().clone()))
     }
 
     fn materialize(&self) -> Result<Factorization> {

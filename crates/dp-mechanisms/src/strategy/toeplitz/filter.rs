@@ -225,7 +225,7 @@ impl Reader {
     /// How many rows from a step on can be worked on at once.
     fn ready(&self, step: usize) -> usize {
         match self.diagonals.as_ref() {
-            Diagonals::Tables(_) => usize::MAX,
+            Diagonals::Tables(..) => usize::MAX,
             Diagonals::Pieces(_) => BLOCK - step % BLOCK,
         }
     }
@@ -233,7 +233,7 @@ impl Reader {
     /// Both diagonals from a step on, as far as they are ready.
     fn from(&mut self, step: usize) -> (&[f64], &[f64]) {
         let (scaling, step) = match self.diagonals.as_ref() {
-            Diagonals::Tables(scaling) => (scaling, step),
+            Diagonals::Tables(scaling, _) => (scaling, step),
             Diagonals::Pieces(pieces) => {
                 let index = step / BLOCK;
                 if self.index != Some(index) {
@@ -338,7 +338,7 @@ impl Drop for Blocks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::strategy::toeplitz::ToeplitzStrategy;
+    use crate::strategy::toeplitz::{Columns, ToeplitzStrategy};
     use crate::strategy::{Strategy, scaled_blt, unwatched};
     use crate::{GaussianSource, Problem, Seed, Workload};
 
@@ -381,7 +381,8 @@ mod tests {
         let diagonals = pieces.scaling.as_ref().unwrap();
         assert!(matches!(diagonals.as_ref(), Diagonals::Pieces(_)));
         let mut tables = pieces.clone();
-        tables.scaling = Some(Arc::new(Diagonals::Tables(diagonals.tables().into_owned())));
+        tables.scaling =
+            Some(Arc::new(Diagonals::Tables(diagonals.tables().into_owned(), Columns::Normalized)));
         for dimension in [1, 3] {
             let noise = |strategy: &ToeplitzStrategy, chunks: &[usize]| {
                 let mut source = GaussianSource::new(Seed::reproducible(5), dimension);

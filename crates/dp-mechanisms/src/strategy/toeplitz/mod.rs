@@ -26,7 +26,9 @@ use dp_linalg::toeplitz::BlockKernel;
 use dp_linalg::{fft, series};
 use ndarray::Array2;
 
-use super::{Factorization, Measurement, NoiseFilter, RowNorms, Strategy, check_materializable};
+use super::{
+    Coefficients, Factorization, Measurement, NoiseFilter, RowNorms, Strategy, check_materializable,
+};
 use crate::error::{Error, Result, check_count};
 use crate::problem::Problem;
 use crate::sensitivity::{self, Participation, Sensitivity};
@@ -63,6 +65,38 @@ impl Core {
     pub fn full(coefficients: Vec<f64>) -> Result<Self> {
         let inverse = series::inverse(&coefficients, coefficients.len())?;
         Ok(Self::Full { coefficients, inverse })
+    }
+
+    fn save(&self) -> Coefficients {
+        let none = Coefficients::none();
+        match self {
+            Self::Full { coefficients, inverse } => {
+                none.with("coefficients", coefficients.as_slice()).with("inverse", inverse.as_slice())
+            }
+            Self::Rational(rational) => none.with("theta", rational.theta()).with("omega", rational.omega()),
+            Self::Banded(band) => none.with("band", band.as_slice()),
+            Self::BandedInverse(band) => none.with("inverse band", band.as_slice()),
+        }
+    }
+
+    fn of_coefficients(saved: &Coefficients, steps: usize) -> Result<Self> {
+        let band = |name: &str| match saved.list(name) {
+            Ok(band) if band.is_empty() => {
+                Err(Error::State { reason: "its strategy has no bands".to_owned() })
+            }
+            band => band,
+        };
+        if saved.get("theta").is_some() {
+            return Ok(Self::Rational(Rational::new(saved.list("theta")?, saved.list("omega")?)?));
+        }
+        if saved.get("band").is_some() {
+            return Ok(Self::Banded(band("band")?));
+        }
+        if saved.get("inverse band").is_some() {
+            return Ok(Self::BandedInverse(band("inverse band")?));
+        }
+        let coefficients = saved.list_of("coefficients", steps)?;
+        Ok(Self::Full { coefficients, inverse: saved.list_of("inverse", steps)? })
     }
 
     /// The first `steps` coefficients of T.
@@ -161,25 +195,33 @@ impl Scaling {
     }
 }
 
-/// The diagonals of a strategy: as tables, or in closed form where the horizon is long.
+/// The diagonals of a strategy: as tables with what is known of the columns, or in closed form where the horizon is long and
+/// every column has norm 1.
 #[derive(Debug, Clone, PartialEq)]
 enum Diagonals {
-    Tables(Scaling),
+    Tables(Scaling, Columns),
     Pieces(Pieces),
 }
 
 impl Diagonals {
     fn tables(&self) -> Cow<'_, Scaling> {
         match self {
-            Self::Tables(scaling) => Cow::Borrowed(scaling),
+            Self::Tables(scaling, _) => Cow::Borrowed(scaling),
             Self::Pieces(pieces) => Cow::Owned(pieces.tables()),
+        }
+    }
+
+    fn columns(&self) -> &Columns {
+        match self {
+            Self::Tables(_, columns) => columns,
+            Self::Pieces(_) => &Columns::Normalized,
         }
     }
 
     /// The number of values kept.
     fn memory(&self) -> usize {
         match self {
-            Self::Tables(scaling) => scaling.rows.len() + scaling.column_norms.len(),
+            Self::Tables(scaling, _) => scaling.rows.len() + scaling.column_norms.len(),
             Self::Pieces(pieces) => pieces.memory(),
         }
     }
@@ -245,7 +287,6 @@ pub struct ToeplitzStrategy {
     steps: usize,
     core: Core,
     scaling: Option<Arc<Diagonals>>,
-    columns: Columns,
     /// An upper bound of `‖c·g - 1‖_1` for the inverse g that the stream applies.
     residual: f64,
     /// The spectrum of the inverse, made by the first stream and shared by all.
@@ -266,7 +307,6 @@ impl ToeplitzStrategy {
             steps,
             core,
             scaling: None,
-            columns: Columns::Normalized,
             residual,
             kernel: OnceLock::new(),
         })
@@ -285,8 +325,8 @@ impl ToeplitzStrategy {
     ) -> Result<Self> {
         check_diagonal("the row scaling", &rows, steps)?;
         let residual = applied::residual(&core, name, workload, steps)?;
-        let scaling = Diagonals::Tables(Scaling::of_core(&core, rows)?);
-        let strategy = Self::scaled(name, workload, steps, core, scaling, Columns::Normalized);
+        let scaling = Diagonals::Tables(Scaling::of_core(&core, rows)?, Columns::Normalized);
+        let strategy = Self::scaled(name, workload, steps, core, scaling);
         Ok(Self { residual, ..strategy })
     }
 
@@ -307,7 +347,7 @@ impl ToeplitzStrategy {
             && let Some(pieces) = Pieces::new(&core, &log_row, steps)
         {
             let (core, scaling) = (Core::Rational(core), Diagonals::Pieces(pieces));
-            return Ok(Self::scaled(name, workload, steps, core, scaling, Columns::Normalized));
+            return Ok(Self::scaled(name, workload, steps, core, scaling));
         }
         let rows = (0..steps).map(|step| log_row(step).exp()).collect();
         Self::normalized(name, workload, steps, Core::Rational(core), rows)
@@ -327,8 +367,9 @@ impl ToeplitzStrategy {
     ) -> Result<Self> {
         check_diagonal("the row scaling", &rows, steps)?;
         check_diagonal("the column norms", &lengths, steps)?;
-        let scaling = Diagonals::Tables(Scaling::of_core(&core, rows)?.with_lengths(&lengths));
-        Ok(Self::scaled(name, workload, steps, core, scaling, Columns::Lengths(lengths)))
+        let scaling = Scaling::of_core(&core, rows)?.with_lengths(&lengths);
+        let scaling = Diagonals::Tables(scaling, Columns::Lengths(lengths));
+        Ok(Self::scaled(name, workload, steps, core, scaling))
     }
 
     /// `C = D1 · T · D2` with the given diagonals, if nothing in it increases in time.
@@ -352,8 +393,8 @@ impl ToeplitzStrategy {
             return Ok(None);
         }
         let column_norms = columns.iter().map(|column| 1.0 / column).collect();
-        let scaling = Diagonals::Tables(Scaling { rows, column_norms });
-        Ok(Some(Self::scaled(name, workload, steps, core, scaling, Columns::NonIncreasing(columns))))
+        let scaling = Diagonals::Tables(Scaling { rows, column_norms }, Columns::NonIncreasing(columns));
+        Ok(Some(Self::scaled(name, workload, steps, core, scaling)))
     }
 
     /// The strategy that measures what [`Strategy::measurement`] said of one with a Toeplitz core, without fitting anything
@@ -390,17 +431,51 @@ impl ToeplitzStrategy {
         Self::of_lengths(name, workload, steps, core, rows, lengths.collect())
     }
 
-    fn scaled(
+    fn scaled(name: &'static str, workload: &Workload, steps: usize, core: Core, scaling: Diagonals) -> Self {
+        let (workload, kernel) = (workload.clone(), OnceLock::new());
+        let scaling = Some(Arc::new(scaling));
+        Self { name, workload, steps, core, scaling, residual: 0.0, kernel }
+    }
+
+    /// The strategy that consists of the numbers of [`Strategy::coefficients`].
+    ///
+    /// # Errors
+    /// [`Error::State`] for lists that are missing or of another length.
+    pub(crate) fn of_coefficients(
         name: &'static str,
         workload: &Workload,
         steps: usize,
-        core: Core,
-        scaling: Diagonals,
-        columns: Columns,
-    ) -> Self {
-        let (workload, kernel) = (workload.clone(), OnceLock::new());
-        let scaling = Some(Arc::new(scaling));
-        Self { name, workload, steps, core, scaling, columns, residual: 0.0, kernel }
+        saved: &Coefficients,
+    ) -> Result<Self> {
+        check_count("steps", steps)?;
+        let core = Core::of_coefficients(saved, steps)?;
+        let scaling = if let Core::Rational(core) = &core
+            && let Some(pieces) = Pieces::of_coefficients(core, steps, saved)?
+        {
+            Some(Diagonals::Pieces(pieces))
+        } else if saved.get("rows").is_some() {
+            let column_norms = saved.list_of("column norms", steps)?;
+            let scaling = Scaling { rows: saved.list_of("rows", steps)?, column_norms };
+            let columns = if saved.get("lengths").is_some() {
+                Columns::Lengths(saved.list_of("lengths", steps)?)
+            } else if saved.get("columns").is_some() {
+                Columns::NonIncreasing(saved.list_of("columns", steps)?)
+            } else {
+                Columns::Normalized
+            };
+            Some(Diagonals::Tables(scaling, columns))
+        } else {
+            None
+        };
+        Ok(Self {
+            name,
+            workload: workload.clone(),
+            steps,
+            core,
+            scaling: scaling.map(Arc::new),
+            residual: saved.number("residual")?,
+            kernel: OnceLock::new(),
+        })
     }
 
     /// For scaled columns of known norms, 1 unless given. Under several participations exact if the bands keep those that
@@ -455,7 +530,7 @@ impl ToeplitzStrategy {
             }
             return Ok(sensitivity::toeplitz(&self.core.coefficients(self.steps)?, participation));
         };
-        match &self.columns {
+        match scaling.columns() {
             Columns::Normalized => self.sensitivity_of_lengths(scaling, None, participation),
             Columns::Lengths(lengths) => self.sensitivity_of_lengths(scaling, Some(lengths), participation),
             Columns::NonIncreasing(columns) => {
@@ -549,12 +624,29 @@ impl Strategy for ToeplitzStrategy {
         let core = self.core.clone();
         let Some(scaling) = &self.scaling else { return Ok(Measurement::Toeplitz(core)) };
         let Scaling { rows, column_norms } = scaling.tables().into_owned();
-        let columns = match &self.columns {
+        let columns = match scaling.columns() {
             Columns::Normalized => None,
             Columns::Lengths(_) => Some(column_norms.iter().map(|norm| 1.0 / norm).collect()),
             Columns::NonIncreasing(columns) => Some(columns.clone()),
         };
         Ok(Measurement::Scaled { rows, core, columns })
+    }
+
+    fn coefficients(&self) -> Option<Coefficients> {
+        let saved = self.core.save();
+        let saved = match self.scaling.as_deref() {
+            None => saved,
+            Some(Diagonals::Pieces(pieces)) => pieces.save(saved),
+            Some(Diagonals::Tables(Scaling { rows, column_norms }, columns)) => {
+                let saved = saved.with("rows", rows.as_slice()).with("column norms", column_norms.as_slice());
+                match columns {
+                    Columns::Normalized => saved,
+                    Columns::Lengths(lengths) => saved.with("lengths", lengths.as_slice()),
+                    Columns::NonIncreasing(columns) => saved.with("columns", columns.as_slice()),
+                }
+            }
+        };
+        Some(saved.with("residual", [self.residual]))
     }
 
     fn materialize(&self) -> Result<Factorization> {

@@ -14,7 +14,8 @@ use dp_linalg::rational::Rational;
 
 use super::covariance::{Pair, Recursion, nothing_cancels, pairs};
 use super::{CLOSED_FORM_MARGIN, Scaling};
-use crate::strategy::RowNorms;
+use crate::error::{Error, Result};
+use crate::strategy::{Coefficients, RowNorms};
 use crate::workload::{Kind, Workload};
 
 /// The length of a piece in the logit of time.
@@ -99,6 +100,45 @@ impl Pieces {
             this.sums[index] = (0..this.pairs.len()).map(|pair| this.sum_at(index, start, pair)).collect();
         }
         Some(this)
+    }
+
+    /// Adds the numbers that both diagonals are made of.
+    pub(super) fn save(&self, saved: Coefficients) -> Coefficients {
+        let pieces = self.parts.iter().flat_map(|piece| [piece.start as f64, piece.log_row, piece.slope]);
+        saved
+            .with("pieces", pieces.collect::<Vec<f64>>())
+            .with("highest", [self.highest])
+            .with("logarithms", self.pairs.iter().map(|pair| pair.log_decay).collect::<Vec<f64>>())
+            .with("sums", self.sums.concat())
+    }
+
+    /// Reads what [`Pieces::save`] added, if it did.
+    ///
+    /// # Errors
+    /// [`Error::State`] for lists that are missing or of another length.
+    pub(super) fn of_coefficients(
+        core: &Rational,
+        steps: usize,
+        saved: &Coefficients,
+    ) -> Result<Option<Self>> {
+        let Some(numbers) = saved.get("pieces") else { return Ok(None) };
+        let piece =
+            |numbers: &[f64]| Piece { start: numbers[0] as usize, log_row: numbers[1], slope: numbers[2] };
+        let parts: Vec<Piece> = numbers.chunks_exact(3).map(piece).collect();
+        let rising = parts.windows(2).all(|pair| pair[0].start < pair[1].start);
+        if !(rising && parts.first().is_some_and(|first| first.start == 0))
+            || parts.last().is_some_and(|last| last.start >= steps)
+        {
+            return Err(Error::State { reason: "the pieces of its rows are out of order".to_owned() });
+        }
+        let mut pairs = pairs(core);
+        let logarithms = saved.list_of("logarithms", pairs.len())?;
+        for (pair, log) in pairs.iter_mut().zip(logarithms) {
+            pair.log_decay = log;
+        }
+        let sums = saved.list_of("sums", (parts.len() + 1) * pairs.len())?;
+        let sums = sums.chunks_exact(pairs.len()).map(<[f64]>::to_vec).collect();
+        Ok(Some(Self { steps, parts, pairs, highest: saved.number("highest")?, sums }))
     }
 
     /// The number of values kept.

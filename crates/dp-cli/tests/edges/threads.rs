@@ -1,0 +1,88 @@
+//! States that are begun with two threads and continued with one: dense planning sums in another order there, and ends at
+//! coefficients that differ in their last bits. The state continues with its own.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn dp(directory: &Path, threads: &str, words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_dp"))
+        .current_dir(directory)
+        .env("RAYON_NUM_THREADS", threads)
+        .args(words)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn succeeds(output: &Output, what: &str) {
+    assert!(output.status.success(), "{what}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Large enough that the matrices of the plan are shared among threads.
+const STEPS: &str = "256";
+
+const BUDGET: [&str; 6] = ["--epsilon", "1", "--delta", "1e-6", "--reproducible-seed", "11"];
+
+#[test]
+fn a_release_continues_with_another_number_of_threads() {
+    let numbers = ["--column", "x", "--bounds", "0:1", "--relation", "zero-out", "--workload", "count"];
+    let cases: [(&str, &[&str]); 4] =
+        [("optimal", &[]), ("structured", &[]), ("auto", &["--idealized"]), ("structured", &["--idealized"])];
+    for (strategy, arithmetic) in cases {
+        let directory = tempfile::tempdir().unwrap();
+        let base = ["release", "--steps", STEPS, "--strategy", strategy];
+        let run = |threads: &str, rows: usize, more: &[&str]| {
+            let text: String = (0..rows).map(|row| format!("{}\n", row % 2)).collect();
+            fs::write(directory.path().join("rows.csv"), format!("x\n{text}")).unwrap();
+            let words = [&base[..], &numbers, &BUDGET, arithmetic, &["--input", "rows.csv"], more].concat();
+            dp(directory.path(), threads, &words)
+        };
+        let state = ["--state", "state", "--output", "part.csv"];
+        succeeds(&run("2", 9, &["--output", "whole.csv"]), strategy);
+        succeeds(&run("2", 4, &state), strategy);
+        succeeds(&run("1", 9, &state), strategy);
+        let read = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
+        assert_eq!(read("part.csv"), read("whole.csv"), "{strategy} {arithmetic:?}");
+        assert!(directory.path().join("state.plan").exists());
+    }
+}
+
+#[test]
+fn a_graph_continues_with_another_number_of_threads() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("updates.csv"), "step,u,v,weight\n1,0,1,1\n2,1,2,1\n4,0,2,1\n").unwrap();
+    let base = ["graph", "edges", "--vertices", "4", "--steps", STEPS, "--relation", "zero-out"];
+    let run = |threads: &str, until: &str, more: &[&str]| {
+        let input = ["--strategy", "optimal", "--input", "updates.csv", "--until", until];
+        dp(directory.path(), threads, &[&base[..], &BUDGET, &input, more].concat())
+    };
+    let state = ["--state", "state", "--output", "part.csv"];
+    succeeds(&run("2", "5", &["--output", "whole.csv"]), "whole");
+    succeeds(&run("2", "4", &state), "begun");
+    succeeds(&run("1", "5", &state), "continued");
+    let read = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
+    assert_eq!(read("part.csv"), read("whole.csv"));
+}
+
+#[test]
+fn a_training_is_opened_with_another_number_of_threads() {
+    let directory = tempfile::tempdir().unwrap();
+    let row = |i: u32| {
+        let (a, b) = (i * 37 % 60, i * 23 % 60 + 1);
+        format!("{a},{},{b}\n", if a > b { "yes" } else { "no" })
+    };
+    let rows: String = (0..200).map(row).collect();
+    fs::write(directory.path().join("people.csv"), format!("a,answer,b\n{rows}")).unwrap();
+    let base =
+        ["train", "--data", "people.csv", "--label", "answer", "--classes", "no,yes", "--bounds", "0:60"];
+    let private = ["--epsilon", "2", "--delta", "1e-5", "--relation", "zero-out", "--seed", "7"];
+    let long = ["--epochs", "1", "--batch", "1", "--strategy", "optimal", "--state", "state"];
+    let run = |threads: &str, model: &str| {
+        dp(directory.path(), threads, &[&base[..], &private, &long, &["--output", model]].concat())
+    };
+    succeeds(&run("2", "model.json"), "trained");
+    succeeds(&run("1", "again.json"), "shown again");
+    let read = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
+    assert_eq!(read("again.json"), read("model.json"));
+}
