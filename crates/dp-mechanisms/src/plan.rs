@@ -190,7 +190,29 @@ impl Plan {
         budget: Budget,
         first_epoch: usize,
     ) -> Result<Self> {
-        Ok(Self::of_epochs(DoublingPlan::new(workload, method, footprint, budget, first_epoch)?))
+        Ok(Self::of_epochs(DoublingPlan::new(workload, method, footprint, budget, None, first_epoch)?))
+    }
+
+    /// [`Plan::doubling`] in exact integers, for inputs that are multiples of `grid`: every epoch is measured as [`Plan::exact`]
+    /// does, and the statistic is read off the noisy inputs.
+    ///
+    /// # Privacy
+    /// As [`Plan::doubling`], also for somebody who sees every bit. Under several participations an (ε, δ) is shared as the
+    /// zCDP that implies it, which adds up exactly for discrete noise, and so costs more noise than in floating point.
+    ///
+    /// # Errors
+    /// As [`Plan::doubling`] and [`Plan::exact`], and a μ-GDP budget: its slack grows with the number of steps.
+    pub fn doubling_exact(
+        workload: &Workload,
+        method: Method,
+        footprint: Footprint,
+        budget: Budget,
+        grid: f64,
+        first_epoch: usize,
+    ) -> Result<Self> {
+        stated(&footprint)?;
+        let epochs = DoublingPlan::new(workload, method, footprint, budget, Some(grid), first_epoch)?;
+        Ok(Self::of_epochs(epochs))
     }
 
     pub(crate) fn of_epochs(epochs: DoublingPlan) -> Self {
@@ -276,7 +298,8 @@ impl Plan {
     pub fn arithmetic(&self) -> Arithmetic {
         match &self.form {
             Form::Exact(exact) => Arithmetic::Exact { grid: exact.grid() },
-            _ => Arithmetic::Idealized,
+            Form::Doubling(epochs) => epochs.first().plan.arithmetic(),
+            Form::Idealized(_) => Arithmetic::Idealized,
         }
     }
 
@@ -351,21 +374,24 @@ impl Plan {
         }
     }
 
-    /// The most by which rounding inputs to the grid moves the release of step `t`; 0 in floating point.
+    /// The most by which rounding inputs to the grid moves the release of step `t`; 0 in floating point. Without an end it is
+    /// known for the first epoch.
     pub fn quantization(&self, step: usize) -> f64 {
         match &self.form {
             Form::Exact(exact) => exact.quantization(step).unwrap_or(0.0),
-            _ => 0.0,
+            Form::Doubling(epochs) => epochs.first().plan.quantization(step),
+            Form::Idealized(_) => 0.0,
         }
     }
 
     /// The most by which decoding with the real matrix moves a release, in standard deviations of its noise; 0 in floating
     /// point. Below 1e-6 for inputs within their bounds; for encodings, with at most `2^20` grid units of a coordinate in
-    /// every step.
+    /// every step. Of the first epoch where there are epochs.
     pub fn decoding_bias(&self) -> f64 {
         match &self.form {
             Form::Exact(exact) => exact.decoding_bias(),
-            _ => 0.0,
+            Form::Doubling(epochs) => epochs.first().plan.decoding_bias(),
+            Form::Idealized(_) => 0.0,
         }
     }
 
@@ -535,7 +561,7 @@ impl Plan {
     }
 
     /// The integers behind the plan, where it is exact.
-    pub(crate) fn integers(&self) -> Option<&ExactPlan> {
+    pub(crate) fn integers(&self) -> Option<&Arc<ExactPlan>> {
         match &self.form {
             Form::Exact(exact) => Some(exact),
             _ => None,
@@ -549,7 +575,7 @@ impl Plan {
                 let strategy = calibrated.strategy.as_ref();
                 Box::new(LinearRun::new(strategy, calibrated.sigma, dimension, self.side, seeds)?)
             }
-            Form::Exact(exact) => Box::new(ExactRun::new(Arc::clone(exact), 0..dimension, seeds)?),
+            Form::Exact(exact) => Box::new(ExactRun::new(Arc::clone(exact), 0..dimension, seeds, self.side)?),
             Form::Doubling(epochs) => Box::new(DoublingRun::new(epochs.clone(), dimension, seeds)?),
         })
     }
@@ -570,7 +596,7 @@ impl Plan {
         }
         match (&self.form, self.footprint.domain()) {
             (Form::Exact(exact), Domain::Encoded | Domain::Interval { .. }) => {
-                Ok(Box::new(ExactRun::new(Arc::clone(exact), part, seeds)?))
+                Ok(Box::new(ExactRun::new(Arc::clone(exact), part, seeds, self.side)?))
             }
             _ => Err(Error::OutOfRange {
                 what: "the part of a plan",
@@ -587,7 +613,7 @@ impl Plan {
             Form::Exact(exact) => Ok((0, exact.used_rows(step))),
             Form::Doubling(epochs) => {
                 let (index, epoch) = epochs.epoch_of(step)?;
-                Ok((index, used_rows(epoch.plan.strategy().as_ref(), step - epoch.start)?))
+                Ok((index, epoch.plan.used_rows(step - epoch.start)?.1))
             }
         }
     }

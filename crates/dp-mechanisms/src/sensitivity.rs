@@ -424,6 +424,12 @@ impl Footprint {
         }
     }
 
+    /// The same changes with another participation in all of them.
+    pub(crate) fn with_participation(mut self, participation: Participation) -> Self {
+        self.terms.iter_mut().for_each(|term| term.participation = participation);
+        self
+    }
+
     /// The number of coordinates, if it has been stated.
     pub fn dimension(&self) -> Option<usize> {
         self.dimension

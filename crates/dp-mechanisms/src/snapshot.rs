@@ -39,6 +39,13 @@ pub(crate) enum Payload {
     Inputs(Vec<i64>),
     /// Coordinates with their entries, of a sparse mechanism.
     Cells(Vec<f64>),
+    /// The state of the workload, which has seen noisy inputs, and the inputs of the current epoch in units of the grid.
+    Epoch {
+        /// In floating point.
+        statistic: Vec<f64>,
+        /// Step after step.
+        inputs: Vec<i64>,
+    },
 }
 
 impl Payload {
@@ -47,6 +54,7 @@ impl Payload {
             Self::Statistic(_) => 0,
             Self::Inputs(_) => 1,
             Self::Cells(_) => 2,
+            Self::Epoch { .. } => 3,
         }
     }
 
@@ -54,6 +62,8 @@ impl Payload {
         match self {
             Self::Statistic(values) | Self::Cells(values) => values.len(),
             Self::Inputs(values) => values.len(),
+            // The number of inputs stands in front of them.
+            Self::Epoch { statistic, inputs } => statistic.len() + 1 + inputs.len(),
         }
     }
 }
@@ -63,6 +73,10 @@ impl Drop for Payload {
         match self {
             Self::Statistic(values) | Self::Cells(values) => values.zeroize(),
             Self::Inputs(values) => values.zeroize(),
+            Self::Epoch { statistic, inputs } => {
+                statistic.zeroize();
+                inputs.zeroize();
+            }
         }
     }
 }
@@ -264,6 +278,11 @@ impl Snapshot {
                 values.iter().for_each(|value| word(value.to_bits()));
             }
             Payload::Inputs(values) => values.iter().for_each(|value| word(value.cast_unsigned())),
+            Payload::Epoch { statistic, inputs } => {
+                word(inputs.len() as u64);
+                inputs.iter().for_each(|value| word(value.cast_unsigned()));
+                statistic.iter().for_each(|value| word(value.to_bits()));
+            }
         }
         self.witness.iter().chain(&self.releases).for_each(|value| word(value.to_bits()));
         for segment in segments {
@@ -335,6 +354,12 @@ impl Reader<'_> {
             0 => Payload::Statistic(self.words(values, f64::from_bits)?),
             1 => Payload::Inputs(self.words(values, u64::cast_signed)?),
             2 => Payload::Cells(self.words(values, f64::from_bits)?),
+            3 => {
+                let count = self.count()?;
+                let inputs = self.words(count, u64::cast_signed)?;
+                let rest = values.checked_sub(1)?.checked_sub(count)?;
+                Payload::Epoch { statistic: self.words(rest, f64::from_bits)?, inputs }
+            }
             _ => return None,
         };
         let witness = self.words(witness, f64::from_bits)?;

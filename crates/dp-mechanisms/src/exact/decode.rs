@@ -26,7 +26,7 @@ use crate::error::Result;
 use crate::noise::{Side, UnitNoise};
 use crate::strategy::toeplitz::{Core, for_each_row_norm, has_recurrence, row_norms, scaled_row_norms};
 use crate::strategy::{NoiseFilter, RowNorms};
-use crate::workload::{Kind, Workload, WorkloadStream};
+use crate::workload::{InverseStream, Kind, Workload, WorkloadStream};
 
 /// The state of the decoder, for vectors of a fixed dimension.
 pub(super) struct Decoder {
@@ -34,9 +34,19 @@ pub(super) struct Decoder {
     dimension: usize,
     step: usize,
     inner: Inner,
-    /// Applies the workload to estimated inputs, where the inner decoder stops at those.
-    workload: Option<Box<WorkloadStream>>,
+    /// What is done with the estimates of the inner decoder.
+    last: Last,
     estimate: Vec<f64>,
+}
+
+/// The last step of decoding.
+enum Last {
+    /// They are what is wanted.
+    Nothing,
+    /// Estimated inputs become the statistic.
+    Apply(Box<WorkloadStream>),
+    /// The statistic becomes estimated inputs.
+    Undo(Box<InverseStream>),
 }
 
 enum Inner {
@@ -96,42 +106,60 @@ impl UnitNoise for Rows {
 }
 
 impl Decoder {
-    pub(super) fn new(strategy: Arc<IntegerStrategy>, dimension: usize, most_rows: usize) -> Result<Self> {
+    /// Decodes to the statistic, or to inputs with their noise.
+    pub(super) fn new(
+        strategy: Arc<IntegerStrategy>,
+        dimension: usize,
+        most_rows: usize,
+        side: Side,
+    ) -> Result<Self> {
         let steps = strategy.steps();
         let source = strategy.source().clone();
         let workload = source.workload();
-        let stream = || workload.stream(steps, dimension).map(Box::new).map(Some);
+        // What follows an inner decoder that stops at the given side.
+        let from = |native: Side| {
+            Ok::<_, crate::Error>(match (native, side) {
+                (Side::Input, Side::Output) => Last::Apply(Box::new(workload.stream(steps, dimension)?)),
+                (Side::Output, Side::Input) => {
+                    Last::Undo(Box::new(workload.inverse_stream(steps, dimension)?))
+                }
+                _ => Last::Nothing,
+            })
+        };
         let recursion = match &strategy.recursion {
             Some(core) => Recursion::new(core, steps, dimension)?,
             None => None,
         };
-        let (inner, workload) = match (&strategy.entries, recursion) {
-            (_, Some(recursion)) => (Inner::Recursion(recursion), stream()?),
+        let (inner, last) = match (&strategy.entries, recursion) {
+            (_, Some(recursion)) => (Inner::Recursion(recursion), from(Side::Input)?),
             (Entries::Toeplitz { coefficients, bits }, None) => {
                 let inverse = inverse_series(coefficients, *bits)?;
                 match workload.series(steps)? {
-                    Some(weights) => {
+                    Some(weights) if side == Side::Output => {
                         let decoder = series::product(&weights, &inverse, steps);
-                        (Inner::Toeplitz(Box::new(OnlineToeplitz::new(&decoder, dimension)?)), None)
+                        (Inner::Toeplitz(Box::new(OnlineToeplitz::new(&decoder, dimension)?)), Last::Nothing)
                     }
-                    None => (Inner::Toeplitz(Box::new(OnlineToeplitz::new(&inverse, dimension)?)), stream()?),
+                    _ => {
+                        let operator = Box::new(OnlineToeplitz::new(&inverse, dimension)?);
+                        (Inner::Toeplitz(operator), from(Side::Input)?)
+                    }
                 }
             }
             (Entries::Scaled { coefficients, bits, .. }, None) => {
                 let inverse = inverse_series(coefficients, bits[1])?;
-                (Inner::Toeplitz(Box::new(OnlineToeplitz::new(&inverse, dimension)?)), stream()?)
+                (Inner::Toeplitz(Box::new(OnlineToeplitz::new(&inverse, dimension)?)), from(Side::Input)?)
             }
             (Entries::LeftNodes { .. } | Entries::AllNodes { .. } | Entries::WeightedNodes { .. }, None) => {
                 let filter = source.noise_filter(dimension)?;
-                let stream = if filter.side() == Side::Input { stream()? } else { None };
+                let last = from(filter.side())?;
                 let rows = Rows { first: 0, dimension, values: vec![0.0; most_rows * dimension] };
-                (Inner::Tree { filter, rows }, stream)
+                (Inner::Tree { filter, rows }, last)
             }
             (Entries::Dense { .. }, None) => {
-                (Inner::Substitution { estimates: vec![0.0; steps * dimension] }, stream()?)
+                (Inner::Substitution { estimates: vec![0.0; steps * dimension] }, from(Side::Input)?)
             }
         };
-        Ok(Self { strategy, dimension, step: 0, inner, workload, estimate: vec![0.0; dimension] })
+        Ok(Self { strategy, dimension, step: 0, inner, last, estimate: vec![0.0; dimension] })
     }
 
     /// Takes the measurements of the next step, in units of C̃ times the grid, and writes the release.
@@ -155,27 +183,19 @@ impl Decoder {
                 estimate.iter_mut().for_each(|value| *value *= column);
             }
             (Inner::Toeplitz(operator), _) => {
-                // With a workload to follow, the measurements wait in the output and the estimates go to it.
-                let (from, to) = if self.workload.is_some() {
-                    (&mut *output, &mut estimate[..])
-                } else {
-                    (&mut estimate[..], &mut *output)
-                };
-                for (value, measured) in from.iter_mut().zip(measured) {
+                // The measurements wait in the output, and the estimates follow.
+                for (value, measured) in output.iter_mut().zip(measured) {
                     *value = *measured as f64 * unit * row;
                 }
-                operator.push(from, to)?;
-                to.iter_mut().for_each(|value| *value *= column);
+                operator.push(output, estimate)?;
+                estimate.iter_mut().for_each(|value| *value *= column);
             }
             (Inner::Tree { filter, rows }, _) => {
                 rows.first = first_row;
                 for (value, measured) in rows.values.iter_mut().zip(measured) {
                     *value = *measured as f64 * unit;
                 }
-                filter.next_into(
-                    rows,
-                    if self.workload.is_some() { &mut estimate[..] } else { &mut *output },
-                )?;
+                filter.next_into(rows, estimate)?;
             }
             (Inner::Substitution { estimates }, Entries::Dense { packed, .. }) => {
                 let row = &packed[step * (step + 1) / 2..][..=step];
@@ -193,8 +213,10 @@ impl Decoder {
             // `new` pairs decoders and entries.
             (Inner::Substitution { .. }, _) => {}
         }
-        if let Some(workload) = &mut self.workload {
-            workload.push(&self.estimate, output)?;
+        match &mut self.last {
+            Last::Nothing => output.copy_from_slice(&self.estimate),
+            Last::Apply(workload) => workload.push(&self.estimate, output)?,
+            Last::Undo(workload) => workload.push(&self.estimate, output)?,
         }
         self.step += 1;
         Ok(())

@@ -740,7 +740,7 @@ pub(super) fn ceiling(value: f64) -> BigUint {
 }
 
 /// The nearest double or one of its neighbours; infinite beyond the range.
-pub(super) fn to_f64(value: &BigUint) -> f64 {
+pub(crate) fn to_f64(value: &BigUint) -> f64 {
     let excess = value.bits().saturating_sub(64);
     let head = u64::try_from(value >> excess).unwrap_or(u64::MAX);
     libm::ldexp(head as f64, i32::try_from(excess).unwrap_or(i32::MAX))

@@ -10,7 +10,7 @@ use super::measure::Measure;
 use super::noise::IntegerNoise;
 use super::plan::ExactPlan;
 use crate::error::Result;
-use crate::noise::Seeds;
+use crate::noise::{Seeds, Side};
 use crate::run::{Run, unfit};
 use crate::snapshot::Payload;
 
@@ -34,11 +34,12 @@ pub(crate) struct ExactRun {
 }
 
 impl ExactRun {
-    /// The coordinates `part` of the plan: no coordinate knows of another, so they are measured as if all were.
-    pub(crate) fn new(plan: Arc<ExactPlan>, part: Range<usize>, seeds: Seeds) -> Result<Self> {
+    /// The coordinates `part` of the plan: no coordinate knows of another, so they are measured as if all were. The statistic is
+    /// released, or the inputs with their noise.
+    pub(crate) fn new(plan: Arc<ExactPlan>, part: Range<usize>, seeds: Seeds, side: Side) -> Result<Self> {
         let dimension = part.len();
         let measure = Measure::new(plan.shared_strategy(), dimension, plan.lattice().magnitude());
-        let decoder = Decoder::new(plan.shared_strategy(), dimension, measure.most_rows())?;
+        let decoder = Decoder::new(plan.shared_strategy(), dimension, measure.most_rows(), side)?;
         let noise = IntegerNoise::new(seeds, plan.dimension(), part, plan.sampler());
         let measured = vec![0; measure.most_rows() * dimension];
         Ok(Self { plan, dimension, measure, noise, decoder, units: vec![0; dimension], measured })
@@ -67,22 +68,12 @@ impl Run for ExactRun {
     }
 
     fn save(&self) -> Payload {
-        Payload::Inputs(self.measure.history())
+        Payload::Inputs(self.inputs())
     }
 
     fn restore(&mut self, step: usize, saved: &Payload) -> Result<()> {
-        let dimension = self.dimension;
         let Payload::Inputs(inputs) = saved else { return Err(unfit("another kind of contents")) };
-        if Some(inputs.len()) != step.checked_mul(dimension) {
-            return Err(unfit("another number of inputs"));
-        }
-        let mut output = vec![0.0; dimension];
-        for (step, units) in (1..).zip(inputs.chunks_exact(dimension)) {
-            self.plan.lattice().check_units(step, units).map_err(unfit)?;
-            self.units.copy_from_slice(units);
-            self.measure_units(&mut output)?;
-        }
-        Ok(())
+        self.repeat(step, inputs)
     }
 
     /// The last measurements in f64: as public as the release.
@@ -97,6 +88,31 @@ impl Run for ExactRun {
             _ => self.measure.latest_rows(),
         };
         &self.measured[..rows * self.dimension]
+    }
+}
+
+impl ExactRun {
+    /// All inputs so far in units of the grid: a secret.
+    pub(crate) fn inputs(&self) -> Vec<i64> {
+        self.measure.history()
+    }
+
+    /// Takes the inputs of so many steps once more, in a fresh run.
+    ///
+    /// # Errors
+    /// Inputs that are not as many, or outside the declared domain.
+    pub(crate) fn repeat(&mut self, step: usize, inputs: &[i64]) -> Result<()> {
+        let dimension = self.dimension;
+        if Some(inputs.len()) != step.checked_mul(dimension) {
+            return Err(unfit("another number of inputs"));
+        }
+        let mut output = vec![0.0; dimension];
+        for (step, units) in (1..).zip(inputs.chunks_exact(dimension)) {
+            self.plan.lattice().check_units(step, units).map_err(unfit)?;
+            self.units.copy_from_slice(units);
+            self.measure_units(&mut output)?;
+        }
+        Ok(())
     }
 }
 

@@ -34,6 +34,7 @@ mod plan;
 mod sparse;
 mod transform;
 
+pub(crate) use integer::to_f64;
 pub use integer::{ENTRY_BITS, FEWEST_BITS, IntegerStrategy, MOST_BITS};
 pub use lattice::grid;
 pub(crate) use mechanism::ExactRun;

@@ -20,7 +20,7 @@ use super::noise::Sampler;
 use super::plan::ExactPlan;
 use super::transform::REACH;
 use crate::error::Result;
-use crate::noise::Seeds;
+use crate::noise::{Seeds, Side};
 use crate::strategy::weighted_tree::WeightedNodes;
 
 /// Rows of noise per chunk of a column's stream.
@@ -229,7 +229,7 @@ impl ExactCells {
             Entry::Occupied(column) => column.into_mut(),
             Entry::Vacant(place) => {
                 let generator = ChaCha20Rng::from_seed(*self.seeds.seed(0).expose());
-                let decoder = Decoder::new(strategy.clone(), 1, most_rows)?;
+                let decoder = Decoder::new(strategy.clone(), 1, most_rows, Side::Output)?;
                 let column = Column {
                     generator,
                     row: 0,

@@ -9,6 +9,7 @@ use zeroize::Zeroize;
 pub(crate) use plan::{DoublingPlan, Epoch};
 
 use crate::error::Result;
+use crate::exact::ExactRun;
 use crate::noise::{CorrelatedNoise, GaussianSource, Seeds, Side};
 use crate::run::{Run, unfit};
 use crate::snapshot::Payload;
@@ -36,26 +37,58 @@ pub(crate) struct DoublingRun {
     statistic: WorkloadStream,
     /// The running epoch and its number.
     epoch: (usize, Arc<Epoch>),
-    noise: CorrelatedNoise,
-    /// The unit input noise of the last step.
-    current: Vec<f64>,
+    noise: EpochNoise,
     /// The input of the last step with its noise.
     noisy: Vec<f64>,
+}
+
+/// What makes noisy inputs in one epoch.
+enum EpochNoise {
+    /// Correlated noise, and the unit noise of the last step.
+    Idealized { noise: CorrelatedNoise, current: Vec<f64> },
+    /// Measurements in integers.
+    Exact(Box<ExactRun>),
+}
+
+impl EpochNoise {
+    /// That of an epoch before its first step, from seeds of its own.
+    fn new(seeds: &Seeds, index: usize, epoch: &Epoch, dimension: usize) -> Result<Self> {
+        let seeds = seeds.of_part(index);
+        if let Some(exact) = epoch.plan.integers() {
+            return Ok(Self::Exact(Box::new(ExactRun::new(
+                Arc::clone(exact),
+                0..dimension,
+                seeds,
+                Side::Input,
+            )?)));
+        }
+        let source = Box::new(GaussianSource::from_seeds(seeds, dimension));
+        let noise = CorrelatedNoise::new(epoch.plan.strategy().as_ref(), dimension, Side::Input, source)?;
+        Ok(Self::Idealized { noise, current: vec![0.0; dimension] })
+    }
+}
+
+impl Drop for EpochNoise {
+    fn drop(&mut self) {
+        if let Self::Idealized { current, .. } = self {
+            current.zeroize();
+        }
+    }
 }
 
 impl DoublingRun {
     pub(crate) fn new(plan: DoublingPlan, dimension: usize, seeds: Seeds) -> Result<Self> {
         let epoch = Arc::clone(plan.first());
-        let noise = epoch_noise(&seeds, 0, &epoch, dimension)?;
+        let noise = EpochNoise::new(&seeds, 0, &epoch, dimension)?;
         let statistic = plan.workload().stream(known_steps(plan.workload(), epoch.end()), dimension)?;
-        let (current, noisy) = (vec![0.0; dimension], vec![0.0; dimension]);
-        Ok(Self { plan, dimension, seeds, statistic, epoch: (0, epoch), noise, current, noisy })
+        let noisy = vec![0.0; dimension];
+        Ok(Self { plan, dimension, seeds, statistic, epoch: (0, epoch), noise, noisy })
     }
 
     /// Enters an epoch; the steps before it have been taken.
     fn start_epoch(&mut self, index: usize) -> Result<()> {
         let epoch = self.plan.epoch(index)?;
-        let noise = epoch_noise(&self.seeds, index, &epoch, self.dimension)?;
+        let noise = EpochNoise::new(&self.seeds, index, &epoch, self.dimension)?;
         if is_convolution(self.plan.workload()) {
             let mut longer = self.plan.workload().stream(epoch.end(), self.dimension)?;
             let mut past = self.statistic.state();
@@ -75,39 +108,61 @@ impl Run for DoublingRun {
         if step > self.epoch.1.end() {
             self.start_epoch(self.epoch.0 + 1)?;
         }
-        self.noise.next_into(&mut self.current)?;
-        let sigma = self.epoch.1.plan.sigma();
-        for ((noisy, noise), value) in self.noisy.iter_mut().zip(&self.current).zip(input) {
-            *noisy = value + sigma * noise;
+        match &mut self.noise {
+            EpochNoise::Idealized { noise, current } => {
+                noise.next_into(current)?;
+                let sigma = self.epoch.1.plan.sigma();
+                for ((noisy, noise), value) in self.noisy.iter_mut().zip(current).zip(input) {
+                    *noisy = value + sigma * *noise;
+                }
+            }
+            EpochNoise::Exact(run) => run.advance(step - self.epoch.1.start, input, &mut self.noisy)?,
         }
         self.statistic.push(&self.noisy, output)
     }
 
     fn save(&self) -> Payload {
-        Payload::Statistic(self.statistic.state())
+        let statistic = self.statistic.state();
+        match &self.noise {
+            EpochNoise::Idealized { .. } => Payload::Statistic(statistic),
+            EpochNoise::Exact(run) => Payload::Epoch { statistic, inputs: run.inputs() },
+        }
     }
 
     fn restore(&mut self, step: usize, saved: &Payload) -> Result<()> {
-        let Payload::Statistic(saved) = saved else { return Err(unfit("another kind of contents")) };
         let (index, epoch) = self.plan.epoch_of(step)?;
+        let mut noise = EpochNoise::new(&self.seeds, index, &epoch, self.dimension)?;
+        let within = step - epoch.start;
+        let saved = match (&mut noise, saved) {
+            (EpochNoise::Idealized { noise, current }, Payload::Statistic(statistic)) => {
+                noise.skip_to(within, current)?;
+                statistic
+            }
+            (EpochNoise::Exact(run), Payload::Epoch { statistic, inputs }) => {
+                run.repeat(within, inputs)?;
+                statistic
+            }
+            _ => return Err(unfit("another kind of contents")),
+        };
         let workload = self.plan.workload();
         let mut statistic = workload.stream(known_steps(workload, epoch.end()), self.dimension)?;
         statistic.restore(step, saved).map_err(unfit)?;
         self.statistic = statistic;
-        self.noise = epoch_noise(&self.seeds, index, &epoch, self.dimension)?;
-        self.noise.skip_to(step - epoch.start, &mut self.current)?;
+        self.noise = noise;
         self.epoch = (index, epoch);
         Ok(())
     }
 
     fn witness(&self) -> Vec<f64> {
-        self.current.clone()
+        match &self.noise {
+            EpochNoise::Idealized { current, .. } => current.clone(),
+            EpochNoise::Exact(run) => run.witness(),
+        }
     }
 }
 
 impl Drop for DoublingRun {
     fn drop(&mut self) {
-        self.current.zeroize();
         self.noisy.zeroize();
     }
 }
@@ -120,12 +175,6 @@ fn is_convolution(workload: &Workload) -> bool {
 /// The steps for which the exact statistic is made: as many as there are, unless its size depends on them.
 fn known_steps(workload: &Workload, end: usize) -> usize {
     if is_convolution(workload) { end } else { usize::MAX }
-}
-
-/// The input noise of an epoch, from seeds of its own.
-fn epoch_noise(seeds: &Seeds, index: usize, epoch: &Epoch, dimension: usize) -> Result<CorrelatedNoise> {
-    let source = Box::new(GaussianSource::from_seeds(seeds.of_part(index), dimension));
-    CorrelatedNoise::new(epoch.plan.strategy().as_ref(), dimension, Side::Input, source)
 }
 
 #[cfg(test)]

@@ -1,13 +1,17 @@
 //! The plan of a stream without an end: one calibrated epoch after the other, made when it is first needed.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use crate::budget::Budget;
+use dp_linalg::dense;
+use ndarray::Array2;
+
+use crate::budget::{self, Budget};
 use crate::error::{Error, Result, check_count};
+use crate::exact::to_f64;
 use crate::plan::Plan;
 use crate::problem::Problem;
-use crate::sensitivity::{Footprint, Participation, Term};
+use crate::sensitivity::{Footprint, Participation};
 use crate::strategy::Method;
 use crate::workload::{Kind, Workload};
 
@@ -37,6 +41,8 @@ struct Parts {
     method: Method,
     footprint: Footprint,
     budget: Budget,
+    /// The unit of the data, where it is measured in integers.
+    grid: Option<f64>,
     first: Arc<Epoch>,
     epochs: Mutex<Vec<Arc<Epoch>>>,
 }
@@ -48,9 +54,31 @@ pub(crate) struct Epoch {
     pub start: usize,
     /// Its strategy and noise.
     pub plan: Plan,
+    /// `A⁻¹ B`: what a row of z does to the inputs of the epoch, made by the first report that needs it.
+    input_noise: OnceLock<Option<Array2<f64>>>,
 }
 
+/// Up to this many steps the noise of a finished epoch is written out for the reports of workloads whose past is more than
+/// one number; a report about longer ones would slow the releases down.
+const REPORTED_EPOCH: usize = 512;
+
 impl Epoch {
+    fn new(start: usize, plan: Plan) -> Self {
+        Self { start, plan, input_noise: OnceLock::new() }
+    }
+
+    /// What a row of z does to the inputs, where it is small enough to be written out.
+    fn input_noise(&self) -> Option<&Array2<f64>> {
+        let made = || {
+            let (strategy, length) = (self.plan.strategy(), self.plan.steps());
+            let decoder = strategy.materialize().ok()?.decoder;
+            let block = strategy.workload().materialize(length).ok()?;
+            dense::solve_lower(block.view(), decoder.view()).ok()
+        };
+        let small = self.plan.steps() <= REPORTED_EPOCH;
+        self.input_noise.get_or_init(|| small.then(made).flatten()).as_ref()
+    }
+
     /// The last step of the epoch, counted from 1.
     pub(crate) fn end(&self) -> usize {
         self.start + self.plan.steps()
@@ -69,14 +97,15 @@ impl DoublingPlan {
         method: Method,
         footprint: Footprint,
         budget: Budget,
+        grid: Option<f64>,
         first_epoch: usize,
     ) -> Result<Self> {
         check_count("first epoch", first_epoch)?;
-        let plan = plan_epoch(workload, method, &footprint, &budget, 0, first_epoch)?;
-        let first = Arc::new(Epoch { start: 0, plan });
+        let plan = plan_epoch(workload, method, &footprint, &budget, grid, 0, first_epoch)?;
+        let first = Arc::new(Epoch::new(0, plan));
         let epochs = Mutex::new(vec![Arc::clone(&first)]);
         let workload = workload.clone();
-        Ok(Self(Arc::new(Parts { workload, method, footprint, budget, first, epochs })))
+        Ok(Self(Arc::new(Parts { workload, method, footprint, budget, grid, first, epochs })))
     }
 
     /// The statistic.
@@ -134,9 +163,9 @@ impl DoublingPlan {
                 .and_then(|factor| parts.first.end().checked_mul(factor))
                 .filter(|length| length.checked_add(start).is_some())
                 .ok_or(Error::HorizonReached { horizon: start })?;
-            let plan =
-                plan_epoch(&parts.workload, parts.method, &parts.footprint, &parts.budget, start, length)?;
-            epochs.push(Arc::new(Epoch { start, plan }));
+            let Parts { workload, method, footprint, budget, grid, .. } = parts.as_ref();
+            let plan = plan_epoch(workload, *method, footprint, budget, *grid, start, length)?;
+            epochs.push(Arc::new(Epoch::new(start, plan)));
         }
         Ok(Arc::clone(&epochs[index]))
     }
@@ -144,8 +173,8 @@ impl DoublingPlan {
     /// The standard deviation of each coordinate of the release of `step`, counted from 1.
     ///
     /// # Complexity
-    /// O(number of epochs) for the count, the average and exponential decay, whose past is one number. Others
-    /// are computed from matrices.
+    /// O(number of epochs) for the count, the average and exponential decay, whose past is one number. For others O(512²) at
+    /// most: the noise of finished epochs of up to 512 steps is written out once, and nothing is said beyond them.
     ///
     /// # Errors
     /// Step zero, an epoch that cannot be planned, or matrices that would be too large.
@@ -199,31 +228,27 @@ impl DoublingPlan {
 
     /// As [`Self::squared_row`], from the matrices of a finished epoch.
     fn squared_row_of_finished(&self, epoch: &Epoch, step: usize) -> Result<f64> {
-        let length = epoch.plan.steps();
-        let factors = epoch.plan.strategy().materialize()?;
-        let block = epoch.plan.strategy().workload().materialize(length)?;
-        let mut row = workload_row(&self.0.workload, step, epoch.start..epoch.end())?;
-        // row · block⁻¹ by back substitution: the block is lower triangular with a positive diagonal.
-        for j in (0..length).rev() {
-            row[j] /= block[[j, j]];
-            for i in 0..j {
-                row[i] -= row[j] * block[[j, i]];
-            }
-        }
-        let noise = ndarray::aview1(&row).dot(&factors.decoder);
+        let input_noise = epoch.input_noise().ok_or(Error::TooLarge {
+            what: "the noise of a finished epoch",
+            steps: epoch.plan.steps(),
+            limit: REPORTED_EPOCH,
+        })?;
+        let row = workload_row(&self.0.workload, step, epoch.start..epoch.end())?;
+        let noise = ndarray::aview1(&row).dot(input_noise);
         Ok(noise.dot(&noise))
     }
 }
 
 impl fmt::Debug for DoublingPlan {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Parts { workload, method, footprint, budget, first, epochs: _ } = self.0.as_ref();
+        let Parts { workload, method, footprint, budget, grid, first, epochs: _ } = self.0.as_ref();
         formatter
             .debug_struct("DoublingPlan")
             .field("workload", workload)
             .field("method", method)
             .field("footprint", footprint)
             .field("budget", budget)
+            .field("grid", grid)
             .field("first_epoch", &first.end())
             .finish()
     }
@@ -260,6 +285,7 @@ fn plan_epoch(
     method: Method,
     footprint: &Footprint,
     budget: &Budget,
+    grid: Option<f64>,
     start: usize,
     length: usize,
 ) -> Result<Plan> {
@@ -270,25 +296,68 @@ fn plan_epoch(
         Participation::Single => (1, 1),
         Participation::Repeated(repeated) => (repeated.times(), repeated.separation()),
     };
-    // The number of steps whose share of the budget is the tightest.
-    let (mut worst, mut worst_ratio) = (1, 0.0);
-    for m in 1..=participation.times_within(length) {
-        let squared = strategy.sensitivity(Participation::repeated(m, separation)?)?.squared;
-        let ratio = squared / m as f64;
-        if ratio > worst_ratio {
-            (worst, worst_ratio) = (m, ratio);
+    // The number of steps whose share of the budget is the tightest, by a squared sensitivity.
+    let tightest = |squared: &dyn Fn(Participation) -> Result<f64>| -> Result<usize> {
+        let (mut worst, mut worst_ratio) = (1, 0.0);
+        for m in 1..=participation.times_within(length) {
+            let ratio = squared(Participation::repeated(m, separation)?)? / m as f64;
+            if ratio > worst_ratio {
+                (worst, worst_ratio) = (m, ratio);
+            }
+        }
+        Ok(worst)
+    };
+    let mut worst = tightest(&|participation| Ok(strategy.sensitivity(participation)?.squared))?;
+    let within = |times: usize| -> Result<Footprint> {
+        Ok(footprint.clone().with_participation(Participation::repeated(times, separation)?))
+    };
+    let Some(grid) = grid else {
+        return Plan::new(strategy, within(worst)?, budget.share(worst as f64 / times as f64)?);
+    };
+    for _ in 0..4 {
+        let plan = Plan::exact(&strategy, within(worst)?, exact_share(budget, worst, times)?, grid)?;
+        // The integer matrix may find another number tighter.
+        let integers = plan.integers().map(|exact| exact.strategy());
+        let found = tightest(&|participation| match integers {
+            Some(integers) => Ok(to_f64(&integers.squared_sensitivity(participation)?)),
+            None => Ok(0.0),
+        })?;
+        // In l1 every number of participations is as tight as any other.
+        if found == worst || matches!(budget.kind(), budget::Kind::Pure { .. }) {
+            return Ok(plan);
+        }
+        worst = found;
+    }
+    Err(Error::NotApplicable {
+        strategy: strategy.name(),
+        workload: workload.to_string(),
+        reason: "its integers leave open which participations are the worst",
+    })
+}
+
+/// What m of k participations may use of a budget, for discrete noise: zCDP and pure ε add up exactly.
+///
+/// # Errors
+/// A μ-GDP budget, which discrete noise satisfies up to a slack for every measurement, and so not for ever.
+fn exact_share(budget: &Budget, some: usize, times: usize) -> Result<Budget> {
+    // Less than the share by more than the ratios above are rounded.
+    let share = some as f64 / times as f64 * (1.0 - 1e-12);
+    match budget.kind() {
+        budget::Kind::Gaussian { mu } => Err(Error::OutOfRange {
+            what: "a mu-GDP budget for exact noise without an end",
+            value: mu,
+            range: "one of (epsilon, delta), rho or a pure epsilon, which hold without slack",
+        }),
+        _ if some == times && times == 1 => Ok(*budget),
+        budget::Kind::Pure { .. } => budget.share(share),
+        budget::Kind::ZeroConcentrated { rho } => Budget::zero_concentrated(rho * share),
+        budget::Kind::Approximate { epsilon, delta } => {
+            // ρ-zCDP is (ρ + 2 sqrt(ρ ln(1/δ)), δ): Bun and Steinke 2016, Proposition 1.3, solved for ρ.
+            let log = -delta.ln();
+            let rho = ((log + epsilon).sqrt() - log.sqrt()).powi(2) * (1.0 - 1e-12);
+            Budget::zero_concentrated(rho * share)
         }
     }
-    let participation = Participation::repeated(worst, separation)?;
-    let terms = footprint.terms().iter().map(|term| Term { weight: term.weight, participation }).collect();
-    let mut within_epoch = Footprint::encoded(terms, footprint.relation())?;
-    if let Some(dimension) = footprint.dimension() {
-        within_epoch = within_epoch.of_dimension(dimension)?;
-    }
-    if footprint.needs_non_negative_columns() {
-        within_epoch = within_epoch.needing_non_negative_columns();
-    }
-    Plan::new(strategy, within_epoch, budget.share(worst as f64 / times as f64)?)
 }
 
 /// Row `step` (counted from 1) of the workload, at the given columns.
