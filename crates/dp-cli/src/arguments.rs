@@ -298,20 +298,21 @@ fn unhurried(problem: Problem) -> Request {
     Request { time: Duration::MAX, ..Request::new(problem) }
 }
 
-/// A strategy for epochs that double for ever; `auto` is the best of those that can be built for any number of steps.
-pub(crate) fn endless_strategy(
+/// Strategies for epochs that double for ever, at least one and the best first: `auto` is all that can be built for any number
+/// of steps.
+pub(crate) fn endless_strategies(
     name: &str,
     workload: &Workload,
     first_epoch: usize,
     participation: Participation,
-) -> Result<Method> {
+) -> Result<Vec<Method>> {
     if name != "auto" {
-        return method(name);
+        return Ok(vec![method(name)?]);
     }
     // Early epochs are over soon: what counts is a later one.
     let steps = first_epoch.saturating_mul(64).min(1 << 14).max(first_epoch);
     let report = evaluate(&unhurried(problem(workload, steps, participation)?))?;
-    report.endless(participation).map_err(Usage::error)
+    report.endless_methods(participation).map_err(Usage::error)
 }
 
 /// A strategy that can be measured on live data; `auto` is the best of them for the noise that the budget asks for.

@@ -110,6 +110,8 @@ pub mod identity;
 pub mod joint;
 pub mod mechanism;
 pub mod noise;
+#[cfg(test)]
+mod pinned;
 pub mod plan;
 pub mod planner;
 pub mod problem;

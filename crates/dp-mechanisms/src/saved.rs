@@ -88,7 +88,7 @@ mod tests {
         let mut moved = Coefficients::none();
         for name in ["matrix", "coefficients", "theta", "integer matrix"] {
             if let Some(values) = saved.coefficients.get(name) {
-                let unit = if name == "integer matrix" { 1.0 } else { f64::EPSILON };
+                let unit = if name == "integer matrix" { 1.0 } else { 1e-10 };
                 let values: Vec<f64> =
                     values.iter().map(|value| value + unit * value.abs().min(1.0)).collect();
                 moved = moved.with(name, values);

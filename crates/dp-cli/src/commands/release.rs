@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use dp_mechanisms::{Footprint, Horizon, Participation, Plan, Relation, Session, exact};
+use dp_mechanisms::{Footprint, Horizon, Method, Participation, Plan, Relation, Session, exact};
 
 use crate::arguments::{self, NoiseArguments, OutputArguments, Usage};
 use crate::consumed::{self, Consumed, ROWS};
@@ -195,17 +195,20 @@ impl Release {
         let workload = arguments::workload(&self.workload)?;
         let (footprint, cannot) = (self.footprint()?, "this combination cannot be calibrated");
         let steps = match (self.doubling, self.steps) {
-            (Some(_), _) if !self.idealized => {
-                return Err(Usage::error(
-                    "--doubling is not measured in exact integers yet; plan for a number of --steps, or accept numbers \
-                     whose low bits can give a person away with --idealized",
-                ));
-            }
             (Some(first), _) => {
-                let budget = self.noise.budget.required()?;
-                let method =
-                    arguments::endless_strategy(&self.strategy, &workload, first, self.participation)?;
-                return Plan::doubling(&workload, method, footprint, budget, first).context(cannot);
+                let methods =
+                    arguments::endless_strategies(&self.strategy, &workload, first, self.participation)?;
+                if self.idealized {
+                    let budget = self.noise.budget.required()?;
+                    return Plan::doubling(&workload, methods[0], footprint, budget, first).context(cannot);
+                }
+                let (budget, grid) = (self.noise.budget.exact()?, self.grid());
+                let plan = |method: &Method| {
+                    Plan::doubling_exact(&workload, *method, footprint.clone(), budget, grid, first)
+                };
+                // Of those that are tried in turn, some cannot be measured on live data.
+                let planned = methods.iter().map(plan).find(|plan| plan.is_ok());
+                return planned.unwrap_or_else(|| plan(&methods[0])).map_err(Usage::error);
             }
             (None, Some(steps)) => steps,
             (None, None) => {
@@ -220,9 +223,13 @@ impl Release {
         let budget = self.noise.budget.exact()?;
         let strategy =
             arguments::exact_strategy(&self.strategy, &workload, steps, self.participation, budget)?;
+        Plan::exact(&strategy, footprint, budget, self.grid()).map_err(Usage::error)
+    }
+
+    /// The unit of exact measurements.
+    fn grid(&self) -> f64 {
         let (low, high) = self.bounds;
-        let grid = self.grid.unwrap_or_else(|| exact::grid(low.abs().max(high.abs())));
-        Plan::exact(&strategy, footprint, budget, grid).map_err(Usage::error)
+        self.grid.unwrap_or_else(|| exact::grid(low.abs().max(high.abs())))
     }
 
     fn footprint(&self) -> Result<Footprint> {

@@ -65,7 +65,6 @@ pub(crate) const SUBJECTS: [Subject; 12] = [
             "2",
             "--workload",
             "count",
-            "--idealized",
             "--strategy",
             "sqrt",
         ],

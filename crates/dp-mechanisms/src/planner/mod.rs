@@ -164,13 +164,25 @@ impl Report {
     /// # Errors
     /// No such method among the strategies.
     pub fn endless(&self, participation: Participation) -> Result<Method> {
+        Ok(self.endless_methods(participation)?[0])
+    }
+
+    /// All of them, the best first: exact measurements need one that can be measured on live data.
+    ///
+    /// # Errors
+    /// As [`Report::endless`].
+    pub fn endless_methods(&self, participation: Participation) -> Result<Vec<Method>> {
         let methods = self.strategies.iter().filter_map(|one| one.name.parse::<Method>().ok());
-        let mut endless = methods.filter(|method| method.practical_limit(participation) == usize::MAX);
-        endless.next().ok_or_else(|| Error::NotApplicable {
-            strategy: "auto",
-            workload: self.workload.clone(),
-            reason: "no strategy serves this workload for ever",
-        })
+        let endless: Vec<Method> =
+            methods.filter(|method| method.practical_limit(participation) == usize::MAX).collect();
+        if endless.is_empty() {
+            return Err(Error::NotApplicable {
+                strategy: "auto",
+                workload: self.workload.clone(),
+                reason: "no strategy serves this workload for ever",
+            });
+        }
+        Ok(endless)
     }
 }
 

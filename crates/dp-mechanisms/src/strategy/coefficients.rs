@@ -227,9 +227,10 @@ mod tests {
             if saved == Coefficients::none() {
                 continue;
             }
-            let tables = saved.parts.iter().any(|(_, values)| values.len() >= 9);
+            let tabled =
+                matches!(method, Method::Sqrt | Method::Optimal | Method::Structured | Method::Group);
             let longer = saved.build(method.name(), &workload, 10);
-            assert_eq!(longer.is_err(), tables, "{method} for another number of steps");
+            assert!(longer.is_err() || !tabled, "{method} for another number of steps");
             let mut cut = saved.clone();
             cut.parts.remove(0);
             assert!(
