@@ -48,12 +48,27 @@ impl Sample for f32 {
     }
 }
 
+/// Leaves zeros in memory that is about to be given back, whether or not anybody would read them.
+///
+/// Streams do this with all that they keep when they are dropped.
+pub fn forget<T: Default + Copy>(values: &mut [T]) {
+    values.fill(T::default());
+    // The optimizer must take them for read.
+    std::hint::black_box(values);
+}
+
 /// `count` buffers of d numbers. They are cut into tiles of [`TILE`] coordinates that hold their buffers one after the other,
 /// so a step is one pass over memory in pieces that fit the first-level cache.
-pub(crate) struct Buffers<T> {
+pub(crate) struct Buffers<T: Sample> {
     count: usize,
     pub(crate) dimension: usize,
     pub(crate) state: Vec<T>,
+}
+
+impl<T: Sample> Drop for Buffers<T> {
+    fn drop(&mut self) {
+        forget(&mut self.state);
+    }
 }
 
 impl<T: Sample> Buffers<T> {
@@ -121,4 +136,16 @@ pub(crate) fn add_products<T: Sample>(sign: f64, weights: &[f64], state: &[T], s
 /// Four products, in the order of [`add_products`].
 pub(crate) fn dot(weights: [f64; LANES], values: [f64; LANES]) -> f64 {
     (weights[0] * values[0] + weights[1] * values[1]) + (weights[2] * values[2] + weights[3] * values[3])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_left_of_what_is_forgotten() {
+        let mut values = vec![1.5_f32, -2.0, f32::NAN];
+        forget(&mut values);
+        assert_eq!(values, [0.0; 3]);
+    }
 }

@@ -21,6 +21,7 @@ use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
 pub use negacyclic::NegacyclicKernel;
 pub use powers::{BoundedProduct, Factor, cyclic_product_of_powers, cyclic_size};
 
+use crate::buffers::forget;
 use crate::{Error, Result};
 
 /// Below this length of the shorter factor the direct product is faster than three transforms.
@@ -123,6 +124,14 @@ pub struct Scratch {
     pub(crate) real: Vec<f64>,
     pub(crate) spectrum: Vec<Complex64>,
     pub(crate) work: Vec<Complex64>,
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        forget(&mut self.real);
+        forget(&mut self.spectrum);
+        forget(&mut self.work);
+    }
 }
 
 impl Scratch {

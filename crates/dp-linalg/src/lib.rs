@@ -26,6 +26,7 @@ pub mod series;
 pub mod toeplitz;
 pub mod tree;
 
+pub use buffers::forget;
 pub use error::{Error, Result};
 
 /// The example of the README is an example like any other.

@@ -16,7 +16,7 @@ use crate::snapshot::Snapshot;
 /// number of steps or without an end. All of that is the plan's, and the mechanism is the same.
 ///
 /// A mechanism is not `Clone` (two copies would answer twice with one noise), prints neither its noise nor
-/// its true state, and wipes both from memory when it is dropped.
+/// its true state, and overwrites what it keeps of both with zeros when it is dropped.
 ///
 /// # Privacy
 /// All releases together satisfy the plan's budget under its footprint, also when inputs depend on earlier

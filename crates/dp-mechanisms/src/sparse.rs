@@ -124,10 +124,22 @@ impl Cell {
     }
 }
 
+impl Drop for Cell {
+    fn drop(&mut self) {
+        self.wipe();
+    }
+}
+
 /// The noise of one coordinate, at the step it was last asked for.
 struct Column {
     noise: CorrelatedNoise,
     current: [f64; 1],
+}
+
+impl Drop for Column {
+    fn drop(&mut self) {
+        self.current.zeroize();
+    }
 }
 
 impl SparseMechanism {
@@ -515,17 +527,6 @@ impl UnitNoise for ColumnSource {
         };
         out.fill(StandardNormal.sample(&mut generator));
         self.running = Some((generator, segment, row + 1));
-    }
-}
-
-/// True inputs and noise are wiped from memory.
-impl Drop for SparseMechanism {
-    fn drop(&mut self) {
-        // Exact coordinates wipe themselves.
-        if let Coordinates::Idealized { cells, columns } = &mut self.coordinates {
-            cells.values_mut().for_each(Cell::wipe);
-            columns.values_mut().for_each(|column| column.current.zeroize());
-        }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::error::{Result, check_length};
 /// Use one stream for one direction; nothing is allocated after [`RationalStream::new`]. A coordinate goes through the same
 /// operations in the same order whatever the dimension and however many rows are given at once, so the results agree to
 /// the last bit.
-pub struct RationalStream<T = f64> {
+pub struct RationalStream<T: Sample = f64> {
     theta: Vec<f64>,
     omega: Vec<f64>,
     buffers: Buffers<T>,

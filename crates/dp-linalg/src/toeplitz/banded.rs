@@ -16,7 +16,7 @@ use crate::error::{Error, Result, check_finite, check_length};
 /// the last bit.
 ///
 /// **Complexity** O(b) time per coordinate and step, (b-1)·d numbers of memory; in parallel from d = 65536 on.
-pub struct BandedStream<T = f64> {
+pub struct BandedStream<T: Sample = f64> {
     leading: f64,
     /// `c_{b-1} … c_1`, twice: whatever slot is the newest, the weights of all slots in order are a part of it.
     reversed: Vec<f64>,

@@ -7,6 +7,7 @@ use ndarray::{ArrayViewMut1, ArrayViewMut2, Axis, parallel::prelude::*};
 use num_complex::Complex64;
 use rayon::prelude::ParallelSliceMut;
 
+use crate::buffers::forget;
 use crate::error::{check_finite, check_length};
 use crate::fft::{Plan, Scratch};
 use crate::{Error, Result};
@@ -118,6 +119,13 @@ pub struct BlockToeplitz {
     past: Vec<Vec<Complex64>>,
     /// Buffers for each group of coordinates that a thread works through.
     scratches: Vec<(Scratch, Vec<Complex64>)>,
+}
+
+impl Drop for BlockToeplitz {
+    fn drop(&mut self) {
+        self.past.iter_mut().for_each(|past| forget(past));
+        self.scratches.iter_mut().for_each(|(_, sums)| forget(sums));
+    }
 }
 
 impl BlockToeplitz {

@@ -3,6 +3,7 @@
 use num_complex::Complex64;
 use rayon::prelude::*;
 
+use crate::buffers::forget;
 use crate::error::check_finite;
 use crate::fft::{Plan, Scratch};
 use crate::{Error, Result};
@@ -58,6 +59,12 @@ struct Kernel {
     coefficients: Vec<f64>,
     /// Plan and kernel spectrum of the block lengths `TRANSFORM_BLOCK · 2^i`.
     levels: Vec<(Plan, Vec<Complex64>)>,
+}
+
+impl Drop for OnlineToeplitz {
+    fn drop(&mut self) {
+        forget(&mut self.tiles);
+    }
 }
 
 impl std::fmt::Debug for OnlineToeplitz {

@@ -219,6 +219,35 @@ mod tests {
     }
 
     #[test]
+    fn the_same_numbers_make_the_same_noise_with_any_number_of_threads() {
+        // Long and wide enough for every product and every solve to be shared among threads.
+        let (steps, dimension) = (256, 300);
+        let problem = Problem::new(Workload::count(), steps).unwrap();
+        for method in [Method::Sqrt, Method::Blt] {
+            let matrix = method.build(&problem).unwrap().materialize().unwrap().strategy;
+            let saved = Coefficients::none()
+                .with("matrix", packed_triangle(&matrix, steps))
+                .with("bands", [steps as f64])
+                .with("squared norms", vec![1.0; steps]);
+            let run = || {
+                let strategy = saved.build("optimal", &Workload::count(), steps).unwrap().unwrap();
+                let mut source = GaussianSource::new(Seed::reproducible(5), dimension);
+                let mut noise = vec![0.0; steps * dimension];
+                let mut filter = strategy.noise_filter(dimension).unwrap();
+                filter.next_rows(&mut source, dimension, &mut noise).unwrap();
+                noise
+            };
+            let with = |threads: usize| {
+                rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(run)
+            };
+            let expected = with(1);
+            for threads in [2, 3, 8] {
+                assert!(with(threads) == expected, "{method} with {threads} threads");
+            }
+        }
+    }
+
+    #[test]
     fn lists_that_do_not_fit_are_refused() {
         let workload = Workload::count();
         for &method in Method::ALL {

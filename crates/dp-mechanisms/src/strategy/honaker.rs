@@ -277,7 +277,7 @@ impl Strategy for Honaker {
 }
 
 /// The estimates from below of the nodes that wait for their right sibling, one per level.
-struct Estimates<T> {
+struct Estimates<T: Sample> {
     variances: Vec<f64>,
     waiting: Vec<T>,
 }
@@ -323,7 +323,7 @@ impl<T: Sample> Estimates<T> {
 }
 
 /// Online decoding: each step combines the nodes it completes, and adds the result to the prefix before them.
-struct FromBelow<T> {
+struct FromBelow<T: Sample> {
     sums: PrefixSums<T>,
     estimates: Estimates<T>,
     /// The measurement at hand, or all of several steps.

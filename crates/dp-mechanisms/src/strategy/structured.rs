@@ -18,7 +18,7 @@
 
 use std::sync::Arc;
 
-use dp_linalg::{dense, norms};
+use dp_linalg::{dense, forget, norms};
 use ndarray::{Array2, ArrayView2, Axis};
 use rayon::prelude::*;
 
@@ -424,6 +424,12 @@ struct Compression {
     /// `A⁻¹`, when the noise goes to the input.
     undo: Option<InverseStream>,
     step: usize,
+}
+
+impl Drop for Compression {
+    fn drop(&mut self) {
+        [&mut self.ring, &mut self.accumulators, &mut self.release].into_iter().for_each(|kept| forget(kept));
+    }
 }
 
 impl NoiseFilter for Compression {

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use dp_linalg::norms;
 use dp_linalg::rational::Sample;
 use dp_linalg::tree::{Node, dyadic_nodes, levels};
+use dp_linalg::{forget, norms};
 use ndarray::{Array2, s};
 
 use super::{
@@ -177,7 +177,7 @@ pub(super) fn native_side(workload: &Workload) -> Side {
 }
 
 /// Adds the noise of each new node to that of the nodes before it.
-struct Nodes<T> {
+struct Nodes<T: Sample> {
     sums: PrefixSums<T>,
 }
 
@@ -218,13 +218,19 @@ impl<T: Sample> NoiseFilter for Nodes<T> {
 /// The prefix on the right is the latest whose lowest digit is the second lowest digit of t, so the latest
 /// prefix for each lowest digit is all that is kept, in numbers of type T. Differences are taken between prefixes as they are
 /// kept, so those of all steps add up to the last prefix and their roundings do not build up.
-pub(super) struct PrefixSums<T> {
+pub(super) struct PrefixSums<T: Sample> {
     side: Side,
     steps: usize,
     step: usize,
     dimension: usize,
     /// A vector per level.
     latest: Vec<T>,
+}
+
+impl<T: Sample> Drop for PrefixSums<T> {
+    fn drop(&mut self) {
+        forget(&mut self.latest);
+    }
 }
 
 impl<T: Sample> PrefixSums<T> {

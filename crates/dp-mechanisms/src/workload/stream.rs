@@ -1,7 +1,7 @@
 //! Workloads and their inverses, one step at a time.
 
-use dp_linalg::series;
 use dp_linalg::toeplitz::OnlineToeplitz;
+use dp_linalg::{forget, series};
 
 use super::{Kind, Workload};
 use crate::error::{Error, Result, check_count};
@@ -25,6 +25,21 @@ enum State {
     Momentum { beta: f64, velocity: Vec<f64>, position: Vec<f64> },
     /// No finite recurrence: an online convolution, and the inputs so far.
     Convolution { operator: Box<OnlineToeplitz>, history: Vec<f64> },
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        match self {
+            Self::Running(values) => forget(values),
+            Self::Ring { ring: first, current: second }
+            | Self::Momentum { velocity: first, position: second, .. } => {
+                forget(first);
+                forget(second);
+            }
+            // The operator forgets its own part.
+            Self::Convolution { history, .. } => forget(history),
+        }
+    }
 }
 
 impl WorkloadStream {
@@ -220,6 +235,19 @@ enum InverseState {
     Momentum { beta: f64, position: Vec<f64>, velocity: Vec<f64> },
     /// The inverse series, applied online, and room for the release it is applied to.
     Convolution { operator: Box<OnlineToeplitz>, release: Vec<f64> },
+}
+
+impl Drop for InverseState {
+    fn drop(&mut self) {
+        match self {
+            Self::Previous(values) | Self::Convolution { release: values, .. } => forget(values),
+            Self::Ring { ring: first, previous: second }
+            | Self::Momentum { position: first, velocity: second, .. } => {
+                forget(first);
+                forget(second);
+            }
+        }
+    }
 }
 
 impl InverseStream {

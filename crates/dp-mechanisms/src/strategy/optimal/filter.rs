@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dp_linalg::dense;
+use dp_linalg::{dense, forget};
 use ndarray::{Array2, s};
 
 use crate::error::Result;
@@ -50,6 +50,12 @@ impl WholeHorizon {
     }
 }
 
+impl Drop for WholeHorizon {
+    fn drop(&mut self) {
+        self.noise.iter_mut().filter_map(Array2::as_slice_memory_order_mut).for_each(forget);
+    }
+}
+
 impl NoiseFilter for WholeHorizon {
     fn side(&self) -> Side {
         Side::Input
@@ -73,6 +79,12 @@ struct Substitution {
     /// The rows of ξ made so far.
     noise: Array2<f64>,
     step: usize,
+}
+
+impl Drop for Substitution {
+    fn drop(&mut self) {
+        self.noise.as_slice_memory_order_mut().into_iter().for_each(forget);
+    }
 }
 
 impl NoiseFilter for Substitution {
@@ -110,6 +122,12 @@ impl BandedSubstitution {
         let entry = |(t, a): (usize, usize)| if a <= t { strategy[[t, t - a]] } else { 0.0 };
         let band = Array2::from_shape_fn((strategy.nrows(), bands), entry);
         Self { band, ring: vec![0.0; bands * dimension], step: 0 }
+    }
+}
+
+impl Drop for BandedSubstitution {
+    fn drop(&mut self) {
+        forget(&mut self.ring);
     }
 }
 

@@ -102,7 +102,7 @@ impl<T: Sample> Inverse for RationalStream<T> {
 }
 
 /// Forward substitution for a banded T.
-struct Substitution<T>(BandedStream<T>);
+struct Substitution<T: Sample>(BandedStream<T>);
 
 impl<T: Sample> Inverse for Substitution<T> {
     fn solve(&mut self, rows: &mut [f64]) -> Result<()> {
@@ -119,7 +119,7 @@ impl<T: Sample> Inverse for Substitution<T> {
 }
 
 /// A banded inverse.
-struct Finite<T>(BandedStream<T>);
+struct Finite<T: Sample>(BandedStream<T>);
 
 impl<T: Sample> Inverse for Finite<T> {
     fn solve(&mut self, rows: &mut [f64]) -> Result<()> {
