@@ -24,3 +24,8 @@ pub mod substrings;
 
 pub use counts::{Counts, Encoding, Estimate, Top, note};
 pub use error::{Error, Result};
+
+/// The example of the README is an example like any other.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -141,3 +141,8 @@ pub use sparse::SparseMechanism;
 pub use state::StateFile;
 pub use strategy::{Method, Strategy};
 pub use workload::Workload;
+
+/// The example of the README is an example like any other.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

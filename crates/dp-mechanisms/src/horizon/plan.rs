@@ -8,6 +8,7 @@ use ndarray::Array2;
 
 use crate::budget::{self, Budget};
 use crate::error::{Error, Result, check_count};
+use crate::exact::budget::rho_from_approximate;
 use crate::exact::to_f64;
 use crate::plan::Plan;
 use crate::problem::Problem;
@@ -352,10 +353,7 @@ fn exact_share(budget: &Budget, some: usize, times: usize) -> Result<Budget> {
         budget::Kind::Pure { .. } => budget.share(share),
         budget::Kind::ZeroConcentrated { rho } => Budget::zero_concentrated(rho * share),
         budget::Kind::Approximate { epsilon, delta } => {
-            // ρ-zCDP is (ρ + 2 sqrt(ρ ln(1/δ)), δ): Bun and Steinke 2016, Proposition 1.3, solved for ρ.
-            let log = -delta.ln();
-            let rho = ((log + epsilon).sqrt() - log.sqrt()).powi(2) * (1.0 - 1e-12);
-            Budget::zero_concentrated(rho * share)
+            Budget::zero_concentrated(rho_from_approximate(epsilon, delta)? * share)
         }
     }
 }
