@@ -304,6 +304,19 @@ pub mod published {
     }
 }
 
+/// `Φ⁻¹(1 - probability)`, rounded up: bisection of the tail itself, which has full relative accuracy.
+pub fn upper_quantile(probability: f64) -> f64 {
+    let tail = |x: f64| 0.5 * libm::erfc(x / std::f64::consts::SQRT_2);
+    // The error function is accurate to a few ulps; the margin covers them.
+    let target = probability * (1.0 - 1e-13);
+    let (mut low, mut high) = (-40.0, 40.0);
+    for _ in 0..200 {
+        let middle = f64::midpoint(low, high);
+        if tail(middle) <= target { high = middle } else { low = middle }
+    }
+    high
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -392,6 +405,19 @@ mod tests {
             prop_assert!(delta_from_gdp(epsilon, mu * (1.0 + 1e-12)).unwrap() > delta);
             let back = epsilon_from_gdp(mu, delta).unwrap();
             prop_assert!(back <= epsilon * (1.0 + 1e-9));
+        }
+    }
+
+    #[test]
+    fn quantiles_agree_with_tables() {
+        for (probability, quantile) in [
+            (0.5, 0.0),
+            (0.025, 1.959_963_984_540_054),
+            (1e-6, 4.753_424_308_822_899),
+            (1e-12, 7.034_483_825_301_67),
+        ] {
+            let actual = upper_quantile(probability);
+            assert!((actual - quantile).abs() < 1e-9, "{probability}: {actual}");
         }
     }
 }

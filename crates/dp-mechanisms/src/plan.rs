@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use crate::accountant::sampling::CyclicPoisson;
-use crate::budget::{Budget, Kind};
+use crate::budget::{Budget, Kind, upper_quantile};
 use crate::error::{Error, Result, check_count};
 use crate::exact::{ExactPlan, ExactRun};
 use crate::horizon::{DoublingPlan, DoublingRun};
@@ -382,6 +382,62 @@ impl Plan {
             Form::Doubling(epochs) => epochs.first().plan.quantization(step),
             Form::Idealized(_) => 0.0,
         }
+    }
+
+    /// The unit of which every statistic is a multiple, where there is one: inputs are multiples of a grid and are summed up,
+    /// all of them or those of a window.
+    pub fn release_unit(&self) -> Option<f64> {
+        match (self.arithmetic(), self.workload().kind()) {
+            (Arithmetic::Exact { grid }, WorkloadKind::Count | WorkloadKind::Window { .. })
+                if !self.releases_inputs() =>
+            {
+                Some(grid)
+            }
+            _ => None,
+        }
+    }
+
+    /// A release on the grid of its statistic, so that counts come out as whole numbers; as it is where the statistic has none.
+    /// Post-processing, which moves it by half a unit at most.
+    ///
+    /// # Example
+    /// ```
+    /// use dp_mechanisms::{Budget, Footprint, Method, Participation, Plan, Problem, Relation, Workload};
+    /// let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), 365)?)?;
+    /// let footprint = Footprint::scalar(0.0, 1.0, Relation::ZeroOut, Participation::Single)?;
+    /// let budget = Budget::approximate(1.0, 1e-6)?;
+    /// assert_eq!(Plan::exact(&strategy, footprint.clone(), budget, 1.0)?.on_grid(41.7), 42.0);
+    /// assert_eq!(Plan::new(strategy, footprint, budget)?.on_grid(41.7), 41.7);
+    /// # Ok::<(), dp_mechanisms::Error>(())
+    /// ```
+    pub fn on_grid(&self, release: f64) -> f64 {
+        // Adding zero turns the negative one, which would be written with its sign, into the other.
+        self.release_unit().map_or(release, |unit| (release / unit).round() * unit + 0.0)
+    }
+
+    /// How many standard deviations the noise of a release exceeds, to one side, with the given probability at most: for any
+    /// fixed linear combination of the noise of so many coordinates' releases.
+    ///
+    /// `Φ⁻¹(1 - p)` for continuous Gaussian noise. Discrete Gaussian noise is within `s = m/(24σ²)` of a continuous one rounded to
+    /// integers, in total variation and for all m values together ([`crate::exact`]). Rounding moves a combination
+    /// `Σ a_i z_i` by at most `½ Σ|a_i| ≤ ½ √m ‖a‖`, which is `√m/(2σ)` of its deviations `σ‖a‖`. So
+    /// `Φ⁻¹(1 - (p - s)) + √m/(2σ)` deviations are enough; and so are `√(2 ln(1/p))`, because the exponential moments of the
+    /// discrete Gaussian are at most those of the continuous one. The smaller of the two is taken. For discrete Laplace noise it is
+    /// Cantelli's bound `√(1/p)`.
+    ///
+    /// # Errors
+    /// A probability outside (0, 1), or so small that f64 has no quantile for it.
+    pub fn tail_deviations(&self, probability: f64, coordinates: f64) -> Result<f64> {
+        let range = "strictly between 0 and 1, and large enough for f64";
+        let refused = Error::OutOfRange { what: "probability of a tail", value: probability, range };
+        if !(probability > 0.0 && probability < 1.0) {
+            return Err(refused);
+        }
+        let deviations = match &self.form {
+            Form::Exact(exact) => exact.tail_deviations(probability, coordinates),
+            _ => upper_quantile(probability),
+        };
+        if deviations < 40.0 || self.integers().is_some() { Ok(deviations) } else { Err(refused) }
     }
 
     /// The most by which decoding with the real matrix moves a release, in standard deviations of its noise; 0 in floating

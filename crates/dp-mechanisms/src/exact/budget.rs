@@ -26,6 +26,11 @@
 //!
 //! `δ = δ_GDP(ε; Δ/σ) + (1 + e^ε) m/(24σ²)`.
 //!
+//! Only values of coordinates that the one person can change count for m. The measurements of all others are equal in the two
+//! worlds, and so is their noise: they are made in the same way from the same past in both, whatever their law, and add
+//! nothing to the divergence of the adaptive composition, in the discrete mechanism as in the rounded one. So m is the
+//! number of rows times the number of coordinates that one person can reach, not times all that there are.
+//!
 //! For a μ-GDP budget the same distance is the slack of the claim: whatever test somebody runs on the releases, its two error
 //! rates are those of a test against `N(0, 1)` and `N(μ, 1)`, each up to `m/(24σ²)` ([`gaussian_slack`]).
 //!

@@ -5,7 +5,7 @@ use num_bigint::BigUint;
 use super::integer::ceiling;
 use super::plan::{SquaredChange, generous_square};
 use crate::error::{Error, Result};
-use crate::sensitivity::{Domain, Footprint, Relation};
+use crate::sensitivity::{Domain, Footprint, Relation, Term};
 
 /// Integers above this are not exact in f64, and states are saved as such.
 const LARGEST_UNITS: f64 = (1_u64 << 53) as f64;
@@ -122,6 +122,24 @@ impl Lattice {
     /// The largest coordinate that was declared, in units; encodings declare none.
     pub(super) fn declared_magnitude(&self) -> Option<u64> {
         (self.bounds != Bounds::Encoded).then(|| self.magnitude())
+    }
+
+    /// At least the number of coordinates that one person can change within so many steps.
+    ///
+    /// A term bounds the norm of what a person changes at each of the steps it takes part in. Encoded changes are whole units,
+    /// so at most `(weight/grid)²` of them are not zero. (Where an encoding proves its weight for sequences of changes that may
+    /// cancel in part, each coordinate that changes has a share of a squared unit at least: the bound must hold for a change that is
+    /// not taken back before the end.)
+    pub(super) fn touched(&self, footprint: &Footprint, dimension: usize, steps: usize) -> f64 {
+        let all = dimension as f64;
+        if self.bounds != Bounds::Encoded {
+            return all;
+        }
+        let term = |term: &Term| {
+            let units = (term.weight / self.grid).next_up();
+            (units * units).floor().max(1.0) * term.participation.times_within(steps) as f64
+        };
+        footprint.terms().iter().map(term).sum::<f64>().min(all)
     }
 
     /// The squared change of one participation in a term of the footprint, in squared units.

@@ -10,6 +10,7 @@ use super::integer::{Entries, IntegerStrategy, MOST_BITS, Source, ceiling, dyadi
 use super::lattice::Lattice;
 use super::noise::Sampler;
 use super::transform::REACH;
+use crate::budget::upper_quantile;
 use crate::error::{Error, Result, check_positive};
 use crate::identity::Digest;
 use crate::noise::discrete::{DiscreteGaussian, DiscreteLaplace};
@@ -38,6 +39,8 @@ pub(crate) struct ExactPlan {
     /// `Σ_j |A_tj|` for every step.
     reach: Arc<[f64]>,
     bias: f64,
+    /// At least the number of coordinates that one person can change.
+    touched: f64,
 }
 
 /// The parameter of the noise, an exact rational.
@@ -108,13 +111,14 @@ impl ExactPlan {
         footprint.check_dimension(dimension)?;
         check_positive("grid", grid)?;
         let lattice = Lattice::new(&footprint, dimension, grid)?;
+        let touched = lattice.touched(&footprint, dimension, source.strategy().steps());
         let (mut bits, mut most) = (source.first_bits(), MOST_BITS);
         loop {
             let mut integer = source.round(bits, lattice.magnitude())?;
             if footprint.needs_non_negative_columns() {
                 integer.check_columns()?;
             }
-            let draft = Draft::new(&integer, &lattice, &footprint, dimension, budget)?;
+            let draft = Draft::new(&integer, &lattice, &footprint, touched, budget)?;
             if draft.excess > 0 {
                 // This falls at every turn, and rounding refuses in the end.
                 most = bits.saturating_sub(draft.excess);
@@ -148,6 +152,7 @@ impl ExactPlan {
                 #[cfg(test)]
                 footprint,
                 bias,
+                touched,
             });
         }
     }
@@ -198,7 +203,7 @@ impl ExactPlan {
     ) -> Result<Self> {
         let mut plan = Self::new(strategy, footprint, 1, 1.0, budget)?;
         let integer = plan.strategy.with_bits(bits);
-        let draft = Draft::new(&integer, &plan.lattice, &plan.footprint, 1, budget)?;
+        let draft = Draft::new(&integer, &plan.lattice, &plan.footprint, 1.0, budget)?;
         plan.sampler = draft.noise.sampler()?;
         plan.strategy = Arc::new(integer);
         plan.sensitivity = draft.sensitivity;
@@ -291,12 +296,26 @@ impl ExactPlan {
     /// hold as they are.
     pub(crate) fn slack(&self) -> f64 {
         match self.budget {
-            ExactBudget::Gaussian { .. } => gaussian_slack(
-                self.strategy.measurements() as f64 * self.dimension as f64,
-                self.noise.variance(),
-            ),
+            ExactBudget::Gaussian { .. } => {
+                gaussian_slack(self.strategy.measurements() as f64 * self.touched, self.noise.variance())
+            }
             _ => 0.0,
         }
+    }
+
+    /// See [`crate::Plan::tail_deviations`], without the bias of decoding.
+    pub(crate) fn tail_deviations(&self, probability: f64, coordinates: f64) -> f64 {
+        let variance = self.noise.variance();
+        if matches!(self.noise, NoiseParameter::Scale { .. }) {
+            // Cantelli: any law exceeds k of its deviations with probability at most 1/(1 + k²).
+            return probability.recip().sqrt() * (1.0 + 1e-12);
+        }
+        let rows = self.strategy.measurements() as f64 * coordinates;
+        let left = probability - gaussian_slack(rows, variance);
+        let rounded =
+            if left > 0.0 { upper_quantile(left) + (rows / variance).sqrt() / 2.0 } else { f64::INFINITY };
+        let chernoff = (2.0 * -probability.ln()).sqrt();
+        rounded.min(chernoff) * (1.0 + 1e-12)
     }
 
     /// The squared row norms of the decoder, in units of the integer matrix divided by its power of two.
@@ -412,7 +431,7 @@ impl Draft {
         strategy: &IntegerStrategy,
         lattice: &Lattice,
         footprint: &Footprint,
-        dimension: usize,
+        touched: f64,
         budget: ExactBudget,
     ) -> Result<Self> {
         let (sensitivity, divisor) = match budget {
@@ -434,7 +453,7 @@ impl Draft {
                 }
                 let divisor = match budget {
                     ExactBudget::Approximate { epsilon, delta } => {
-                        let measurements = strategy.measurements() as f64 * dimension as f64;
+                        let measurements = strategy.measurements() as f64 * touched;
                         variance_divisor(epsilon, delta, measurements, to_f64(&sensitivity) * (1.0 - 1e-12))?
                     }
                     ExactBudget::ZeroConcentrated { rho } => 2.0 * check_positive("rho", rho)?,

@@ -54,7 +54,8 @@ impl Plan {
 /// noise filter of its own, as in a [`SparseMechanism`](crate::SparseMechanism).
 ///
 /// Strategies are fitted to the [`main_participation`] and judged by their sensitivity under the whole footprint; those
-/// that the proof behind the footprint does not cover are left out. Where steps times coordinates exceed
+/// that the proof behind the footprint does not cover are left out, and so are those that cannot be measured on live data in
+/// exact integers. Where steps times coordinates exceed
 /// [`COMFORTABLE_MEMORY`], so are those whose filter remembers every step. Where somebody takes part repeatedly in more than
 /// 512 steps, only Toeplitz strategies remain: any other needs the Gram matrix of C for its sensitivity. Strategies are
 /// tried in the order of what they cost to build, until one is within half a percent of the lower bound.
@@ -102,6 +103,8 @@ pub fn best_watched(
         tell(watch, Progress::Evaluation)?;
         let strategy = method.build_watched(&problem, watch)?;
         strategy::check_columns(strategy.as_ref(), footprint)?;
+        // What cannot be measured on live data cannot be exact, and the choice is one for both arithmetics.
+        strategy.measurement()?;
         let sensitivity =
             footprint.squared_sensitivity(|participation| strategy.sensitivity(participation))?;
         let rows = problem.row_norms(strategy.as_ref())?;
