@@ -62,31 +62,31 @@ pub enum DataError {
         actual: usize,
     },
     /// A value that is not a finite number.
-    #[error("row {row}, column `{column}`: `{text}` is not a finite number; correct or remove the row")]
+    #[error("row {row}, column `{column}`: not a finite number; correct or remove the row")]
     NotANumber {
         /// The row.
         row: usize,
         /// The name of the column.
         column: String,
-        /// What stands there.
+        /// What stands there: somebody's data, and no part of the message.
         text: String,
     },
     /// A feature outside [0, 1].
-    #[error("feature {index} of row {row} is {value}, outside [0, 1]; scale it by public bounds first")]
+    #[error("feature {index} of row {row} is outside [0, 1]; scale it by public bounds first")]
     Unscaled {
         /// The row.
         row: usize,
         /// The feature, from 0.
         index: usize,
-        /// Its value.
+        /// Its value: somebody's data, and no part of the message.
         value: f64,
     },
     /// A label that is no class.
-    #[error("row {row}: the label `{label}` is not among the classes, which are fixed and public")]
+    #[error("row {row}: the label is not among the classes, which are fixed and public")]
     Label {
         /// The row.
         row: usize,
-        /// The label.
+        /// The label: somebody's data, and no part of the message.
         label: String,
     },
     /// A character that is no pixel, or a missing label.
