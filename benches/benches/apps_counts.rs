@@ -57,11 +57,12 @@ fn stream<E: Encoding + Clone>(
             BatchSize::LargeInput,
         );
     });
+    let plan = encoding.plan(&strategy, budget).expect("the plan is valid");
     for every in [64, 1] {
         group.bench_function(format!("{name}, ten answers every {every}"), |bencher| {
             bencher.iter_batched(
                 || {
-                    Counts::new(encoding.clone(), strategy.clone(), budget, Seed::reproducible(1))
+                    Counts::new(encoding.clone(), plan.clone(), Seed::reproducible(1))
                         .expect("the plan is valid")
                 },
                 |mut counts| {

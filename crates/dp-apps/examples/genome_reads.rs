@@ -13,9 +13,11 @@ pub(crate) fn main() -> Result<()> {
     let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), BASES)?)?;
     let budget = Budget::approximate(1.0, 1e-6)?;
     let all = Substrings::new("ACGT".chars(), 3, Relation::Replace)?;
-    let mut all = Counts::new(all, strategy.clone(), budget, Seed::reproducible(1))?;
+    let plan = all.plan(&strategy, budget)?;
+    let mut all = Counts::new(all, plan, Seed::reproducible(1))?;
     let motifs = Dictionary::new(["TATA", "CG"].map(String::from), Relation::Replace)?;
-    let mut motifs = Counts::new(motifs, strategy, budget, Seed::reproducible(2))?;
+    let plan = motifs.plan(&strategy, budget)?;
+    let mut motifs = Counts::new(motifs, plan, Seed::reproducible(2))?;
     // A sequence with many repeats of TATA, from a small generator.
     let mut state = 12_345_u64;
     for base in 0..BASES {

@@ -4,7 +4,7 @@
 
 use dp_apps::histogram::discovery::Discovery;
 use dp_apps::histogram::{Change, Histogram, Rules, Universe};
-use dp_apps::{Counts, Result};
+use dp_apps::{Counts, Encoding, Result};
 use dp_mechanisms::{Budget, Method, Problem, Relation, Seed, Workload};
 
 const DAYS: usize = 60;
@@ -16,10 +16,12 @@ pub(crate) fn main() -> Result<()> {
     let rules = Rules { items: 3, ..Rules::one_item(Relation::ZeroOut) };
     let budget = Budget::approximate(1.0, 1e-6)?;
     let encoding = Histogram::new(titles, rules)?;
-    let mut loans = Counts::new(encoding, strategy.clone(), budget, Seed::reproducible(1))?;
+    let plan = encoding.plan(&strategy, budget)?;
+    let mut loans = Counts::new(encoding, plan, Seed::reproducible(1))?;
     let searches = Rules::one_item(Relation::ZeroOut);
     let half = Budget::approximate(1.0, 5e-7)?;
-    let mut words = Discovery::new(searches, strategy, half, 5e-7, Seed::reproducible(2))?;
+    let plan = Discovery::plan_for(&searches, &strategy, half)?;
+    let mut words = Discovery::new(searches, plan, 5e-7, Seed::reproducible(2))?;
     for day in 0..DAYS as u64 {
         // Twenty readers a day: a best seller, a classic, and something that nobody else reads.
         let readers: Vec<Vec<Change<u64>>> = (0..20)

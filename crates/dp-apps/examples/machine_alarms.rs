@@ -12,7 +12,8 @@ pub(crate) fn main() -> Result<()> {
     let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), HOURS)?)?;
     let budget = Budget::approximate(1.0, 1e-6)?;
     let episodes = Episodes::all("HPS".chars(), 2, Relation::ZeroOut)?;
-    let mut counts = Counts::new(episodes, strategy, budget, Seed::reproducible(4))?;
+    let plan = episodes.plan(&strategy, budget)?;
+    let mut counts = Counts::new(episodes, plan, Seed::reproducible(4))?;
     for hour in 0..HOURS {
         // Heat, then pressure, then a stop, with quiet hours between them.
         let alarm = match hour % 6 {

@@ -9,7 +9,7 @@ pub(crate) fn main() -> Result<()> {
     let (people, epsilon, highest) = (40_000_u64, 4.0, 200_000.0);
     let number = intervals(epsilon, people as usize)?.min(64);
     let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), number)?)?;
-    let protocol = Protocol::new(strategy, Budget::approximate(epsilon, 1e-6)?)?;
+    let protocol = Protocol::new(&strategy, Budget::approximate(epsilon, 1e-6)?)?;
     let mut server = Server::new(&protocol);
     let mut salaries = Vec::new();
     for person in 0..people {

@@ -40,12 +40,43 @@ pub trait Encoding {
 
     /// The coordinate with a name, if there is one.
     fn coordinate(&self, label: &str) -> Option<u64>;
+
+    /// The unit of which every change is a multiple: 1 where events are counted.
+    fn grid(&self) -> f64 {
+        1.0
+    }
+
+    /// The calibrated plan in exact integers: the low bits of an answer tell nothing about anybody; see [`Plan::exact`].
+    ///
+    /// # Errors
+    /// What cannot be calibrated, or a strategy that cannot be measured on live data.
+    fn plan(&self, strategy: &Arc<dyn Strategy>, budget: Budget) -> Result<Plan> {
+        Ok(Plan::exact(
+            strategy,
+            self.footprint()?.of_dimension(width(self.dimension()))?,
+            budget,
+            self.grid(),
+        )?)
+    }
+
+    /// The same in floating point, whose low bits can give a person away to whoever studies them; see [`Plan::new`].
+    ///
+    /// # Errors
+    /// What cannot be calibrated.
+    fn idealized_plan(&self, strategy: &Arc<dyn Strategy>, budget: Budget) -> Result<Plan> {
+        Ok(Plan::new(Arc::clone(strategy), self.footprint()?.of_dimension(width(self.dimension()))?, budget)?)
+    }
+}
+
+/// A number of coordinates as footprints state it.
+pub(crate) fn width(dimension: u64) -> usize {
+    usize::try_from(dimension).unwrap_or(usize::MAX)
 }
 
 /// A released number and the standard deviation of its noise.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
-    /// The released value: unbiased.
+    /// The released value: unbiased. A whole number where events are counted in exact integers.
     pub value: f64,
     /// The standard deviation of its noise.
     pub standard_deviation: f64,
@@ -70,11 +101,12 @@ pub struct Top {
 ///
 /// # Example
 /// ```
-/// use dp_apps::{Counts, substrings::Substrings};
+/// use dp_apps::{Counts, Encoding, substrings::Substrings};
 /// use dp_mechanisms::{Budget, Method, Problem, Relation, Seed, Workload};
 /// let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), 100)?)?;
 /// let encoding = Substrings::new("ACGT".chars(), 3, Relation::Replace)?;
-/// let mut counts = Counts::new(encoding, strategy, Budget::approximate(1.0, 1e-6)?, Seed::from_system()?)?;
+/// let plan = encoding.plan(&strategy, Budget::approximate(1.0, 1e-6)?)?;
+/// let mut counts = Counts::new(encoding, plan, Seed::from_system()?)?;
 /// for base in "GATTACA".chars() {
 ///     counts.push(&Some(base))?;
 /// }
@@ -104,52 +136,13 @@ impl<E: Encoding> fmt::Debug for Counts<E> {
 
 impl<E: Encoding> Counts<E> {
     /// Starts. Where the noise comes from is the seed's: [`Seed::from_system`] for answers that are private,
-    /// [`Seed::reproducible`] for tests and demonstrations.
+    /// [`Seed::reproducible`] for tests and demonstrations. The plan is that of the encoding, [`Encoding::plan`].
     ///
     /// # Errors
-    /// What cannot be calibrated, or a workload that [`SparseMechanism`] does not serve.
-    pub fn new(encoding: E, strategy: Arc<dyn Strategy>, budget: Budget, seed: Seed) -> Result<Self> {
-        let mechanism = SparseMechanism::new(plan(&encoding, strategy, budget)?, seed)?;
-        Ok(Self { encoding, mechanism, changes: Vec::new() })
-    }
-
-    /// Starts in exact integers: what a coordinate changes by must be whole numbers, and the low bits of an answer tell
-    /// nothing about anybody; see [`Plan::exact`].
-    ///
-    /// # Errors
-    /// As [`Self::new`], or a strategy that cannot be measured on live data.
-    ///
-    /// # Example
-    /// ```
-    /// use dp_apps::{Counts, substrings::Substrings};
-    /// use dp_mechanisms::{Budget, Method, Problem, Relation, Seed, Workload};
-    /// let strategy = Method::ScaledBlt.build(&Problem::new(Workload::count(), 100)?)?;
-    /// let encoding = Substrings::new("ACGT".chars(), 3, Relation::Replace)?;
-    /// let budget = Budget::approximate(1.0, 1e-6)?;
-    /// let mut counts = Counts::exact(encoding, &strategy, budget, Seed::from_system()?)?;
-    /// counts.push(&Some('G'))?;
-    /// assert!(counts.count("G")?.value.is_finite());
-    /// # Ok::<(), dp_apps::Error>(())
-    /// ```
-    pub fn exact(encoding: E, strategy: &Arc<dyn Strategy>, budget: Budget, seed: Seed) -> Result<Self> {
-        let mechanism = SparseMechanism::new(exact_plan(&encoding, strategy, budget)?, seed)?;
-        Ok(Self { encoding, mechanism, changes: Vec::new() })
-    }
-
-    /// [`Self::resume`] of exact integers.
-    ///
-    /// # Errors
-    /// As [`Self::resume`].
-    pub fn resume_exact(
-        encoding: E,
-        strategy: &Arc<dyn Strategy>,
-        budget: Budget,
-        snapshot: &Snapshot,
-        seed: Seed,
-    ) -> Result<Self> {
-        let mechanism = SparseMechanism::resume(exact_plan(&encoding, strategy, budget)?, snapshot, seed)?;
-        check_owner(snapshot, &encoding.identity())?;
-        Ok(Self { encoding, mechanism, changes: Vec::new() })
+    /// A plan for something else that one person can change, or a workload that [`SparseMechanism`] does not serve.
+    pub fn new(encoding: E, plan: Plan, seed: Seed) -> Result<Self> {
+        check_plan(&encoding, &plan)?;
+        Ok(Self { encoding, mechanism: SparseMechanism::new(plan, seed)?, changes: Vec::new() })
     }
 
     /// Continues where a snapshot was taken. An encoding that remembers events (the last letters of a string) must be
@@ -157,15 +150,10 @@ impl<E: Encoding> Counts<E> {
     /// [`SparseMechanism::resume`] for what must never be done.
     ///
     /// # Errors
-    /// A snapshot of another plan or encoding, or a seed of another origin.
-    pub fn resume(
-        encoding: E,
-        strategy: Arc<dyn Strategy>,
-        budget: Budget,
-        snapshot: &Snapshot,
-        seed: Seed,
-    ) -> Result<Self> {
-        let mechanism = SparseMechanism::resume(plan(&encoding, strategy, budget)?, snapshot, seed)?;
+    /// A snapshot of another plan or encoding, a seed of another origin, or as [`Self::new`].
+    pub fn resume(encoding: E, plan: Plan, snapshot: &Snapshot, seed: Seed) -> Result<Self> {
+        check_plan(&encoding, &plan)?;
+        let mechanism = SparseMechanism::resume(plan, snapshot, seed)?;
         check_owner(snapshot, &encoding.identity())?;
         Ok(Self { encoding, mechanism, changes: Vec::new() })
     }
@@ -200,7 +188,7 @@ impl<E: Encoding> Counts<E> {
     /// No step taken yet, or no such coordinate.
     pub fn ask(&mut self, coordinate: u64) -> Result<Estimate> {
         let value = self.mechanism.ask(coordinate)?;
-        Ok(Estimate { value, standard_deviation: self.standard_deviation() })
+        Ok(Estimate { value: self.plan().on_grid(value), standard_deviation: self.standard_deviation() })
     }
 
     /// The release of a coordinate by its name.
@@ -228,7 +216,8 @@ impl<E: Encoding> Counts<E> {
         for coordinate in range {
             value += self.mechanism.ask(coordinate)?;
         }
-        Ok(Estimate { value, standard_deviation: self.standard_deviation() * (length as f64).sqrt() })
+        let standard_deviation = self.standard_deviation() * (length as f64).sqrt();
+        Ok(Estimate { value: self.plan().on_grid(value), standard_deviation })
     }
 
     /// The `size` coordinates with the largest releases after the current step, with the [`Self::band`] that all
@@ -261,11 +250,15 @@ impl<E: Encoding> Counts<E> {
         }
         entries.sort_by(largest_first);
         entries.truncate(size);
+        // Rounded only now: rounded values of many coordinates are equal.
+        entries.iter_mut().for_each(|(_, value)| *value = self.plan().on_grid(*value));
         Ok(Top { entries, band })
     }
 
     /// The half-width within which the releases of *all* coordinates after the current step stay at once with
-    /// probability `1 - failure`: `σ‖b_t‖ sqrt(2 ln(2d/β))`.
+    /// probability `1 - failure`: `σ‖b_t‖ sqrt(2 ln(2d/β))`, and half a unit where answers are rounded to whole ones. (The
+    /// exponential moments of discrete Gaussian noise are at most those of the continuous one, so that the tail bound
+    /// `2 exp(-x²/2σ²‖b‖²)` holds for both.)
     ///
     /// # Errors
     /// A failure probability outside (0, 1).
@@ -278,7 +271,8 @@ impl<E: Encoding> Counts<E> {
             });
         }
         let values = self.mechanism.dimension() as f64;
-        Ok(self.standard_deviation() * (2.0 * (2.0 * values / failure).ln()).sqrt())
+        let noise = self.standard_deviation() * (2.0 * (2.0 * values / failure).ln()).sqrt();
+        Ok(noise + self.plan().release_unit().unwrap_or(0.0) / 2.0)
     }
 
     /// The standard deviation of every release after the current step; 0 before the first.
@@ -301,63 +295,38 @@ impl<E: Encoding> Counts<E> {
         &self.encoding
     }
 
-    /// Everything but the encoding, to continue later: a secret. A note of the caller's is kept with it, see [`note`].
-    pub fn snapshot(&self, note: &[u8]) -> Snapshot {
-        self.mechanism.snapshot().with_attachment(ATTACHMENT, owner(&self.encoding.identity(), note, 0))
+    /// Everything but the encoding, to continue later: a secret.
+    pub fn snapshot(&self) -> Snapshot {
+        self.mechanism.snapshot().with_attachment(ATTACHMENT, owner(&self.encoding.identity(), 0))
     }
 }
 
-/// The plan of an encoding.
-fn plan(encoding: &impl Encoding, strategy: Arc<dyn Strategy>, budget: Budget) -> Result<Plan> {
-    let dimension = usize::try_from(encoding.dimension()).unwrap_or(usize::MAX);
-    Ok(Plan::new(strategy, encoding.footprint()?.of_dimension(dimension)?, budget)?)
-}
-
-/// The same in exact integers.
-fn exact_plan(encoding: &impl Encoding, strategy: &Arc<dyn Strategy>, budget: Budget) -> Result<Plan> {
-    let dimension = usize::try_from(encoding.dimension()).unwrap_or(usize::MAX);
-    Ok(Plan::exact(strategy, encoding.footprint()?.of_dimension(dimension)?, budget, 1.0)?)
+/// Refuses a plan that was not calibrated for what one person can change here.
+fn check_plan(encoding: &impl Encoding, plan: &Plan) -> Result<()> {
+    if *plan.footprint() == encoding.footprint()?.of_dimension(width(encoding.dimension()))? {
+        return Ok(());
+    }
+    Err(Error::OtherPlan { encoding: encoding.identity() })
 }
 
 /// The name under which an application keeps what it needs beside the mechanism.
 pub(crate) const ATTACHMENT: &str = "encoding";
 
-/// The note that was given to [`Counts::snapshot`], or to that of a
-/// [`Discovery`](crate::histogram::discovery::Discovery).
-pub fn note(snapshot: &Snapshot) -> &[u8] {
-    let mut parts = snapshot.attachment(ATTACHMENT).unwrap_or_default().splitn(2, |byte| *byte == b'\n');
-    parts.nth(1).and_then(split_note).map_or(&[], |(note, _)| note)
-}
-
-/// A note behind its length, and what follows it.
-fn split_note(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (length, rest) = bytes.split_first_chunk()?;
-    rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)
-}
-
-/// The attachment of a snapshot begins with the identity of what made it, on a line of its own, and a note behind its
-/// length; `more` bytes follow.
-pub(crate) fn owner(identity: &str, note: &[u8], more: usize) -> Vec<u8> {
+/// The attachment of a snapshot begins with the identity of what made it, on a line of its own; `more` bytes follow.
+pub(crate) fn owner(identity: &str, more: usize) -> Vec<u8> {
     // The exact capacity: a vector that grows would leave copies of secrets behind.
-    let mut attachment = Vec::with_capacity(identity.len() + 9 + note.len() + more);
+    let mut attachment = Vec::with_capacity(identity.len() + 1 + more);
     attachment.extend_from_slice(identity.as_bytes());
     attachment.push(b'\n');
-    attachment.extend_from_slice(&(note.len() as u64).to_le_bytes());
-    attachment.extend_from_slice(note);
     attachment
 }
 
-/// Refuses a snapshot that something else has made; returns what follows the identity and the note.
+/// Refuses a snapshot that something else has made; returns what follows the identity.
 pub(crate) fn check_owner<'a>(snapshot: &'a Snapshot, identity: &str) -> Result<&'a [u8]> {
     let mut parts = snapshot.attachment(ATTACHMENT).unwrap_or_default().splitn(2, |byte| *byte == b'\n');
     let (saved, rest) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
     if saved == identity.as_bytes() {
-        return split_note(rest).map(|(_, rest)| rest).ok_or_else(|| {
-            dp_mechanisms::Error::State {
-                reason: "what an application added to it cannot be read".to_owned(),
-            }
-            .into()
-        });
+        return Ok(rest);
     }
     let reason = format!(
         "it counts something else; saved: {}; requested: {identity}; resume with the same items in the same order, or \

@@ -51,11 +51,12 @@ use crate::substrings::Alphabet;
 /// # Example
 /// ```
 /// use dp_apps::episodes::Episodes;
-/// use dp_apps::Counts;
+/// use dp_apps::{Counts, Encoding};
 /// use dp_mechanisms::{Budget, Method, Problem, Relation, Seed, Workload};
 /// let episodes = Episodes::all("LMR".chars(), 2, Relation::Replace)?;
 /// let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), 100)?)?;
-/// let mut counts = Counts::new(episodes, strategy, Budget::approximate(1.0, 1e-6)?, Seed::from_system()?)?;
+/// let plan = episodes.plan(&strategy, Budget::approximate(1.0, 1e-6)?)?;
+/// let mut counts = Counts::new(episodes, plan, Seed::from_system()?)?;
 /// counts.push(&Some('L'))?;
 /// println!("{:?}", counts.count("LR")?);
 /// # Ok::<(), dp_apps::Error>(())

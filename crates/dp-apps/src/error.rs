@@ -57,6 +57,12 @@ pub enum Error {
         /// The strategy's workload.
         workload: String,
     },
+    /// A plan that was calibrated for something else that one person can change.
+    #[error("the plan was not calibrated for {encoding}; make it with the encoding's own `plan`")]
+    OtherPlan {
+        /// What is counted.
+        encoding: String,
+    },
     /// A message of the wrong length.
     #[error("a message has {actual} numbers, but the protocol has {expected} intervals")]
     Message {

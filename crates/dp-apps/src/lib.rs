@@ -22,7 +22,7 @@ pub mod histogram;
 pub mod local;
 pub mod substrings;
 
-pub use counts::{Counts, Encoding, Estimate, Top, note};
+pub use counts::{Counts, Encoding, Estimate, Top};
 pub use error::{Error, Result};
 
 /// The example of the README is an example like any other.

@@ -30,6 +30,9 @@
 //! standard deviation is at most s, the largest of `W(b) - W(a)` over borders a, b. With probability 1 - β all w + 1
 //! differences are at most `s Φ⁻¹(1 - β/(w + 1))`: the excess risk is at most `2 s Φ⁻¹(1 - β/(w + 1)) + 1/w`.
 //!
+//! (Messages in exact integers have slopes on a grid of 2^-16 and are multiples of it, which moves the rise by at most two units more,
+//! and discrete noise, whose quantile is [`Plan::tail_deviations`].)
+//!
 //! Correlated noise cancels in the integral: for the square root s is about half of the standard deviation of a single
 //! average. By the triangle inequality it is never more than the mean of theirs.
 
@@ -41,13 +44,20 @@ use ndarray::Array2;
 
 use crate::counts::root_up;
 use crate::error::{Error, Result};
-use crate::histogram::discovery::upper_quantile;
 
 /// Up to this many intervals all pairs of columns are compared.
 const PAIRS_LIMIT: usize = 1024;
 
+/// What the columns of the integer matrix may lie further apart than those of the real one, relative to the longest: its entries
+/// have at least 20 bits, so two columns of up to 1024 entries differ from the real ones by `2·32·2^-21` at most, and the longest,
+/// which is at least 1 for the count, by half of that.
+const INTEGER_MARGIN: f64 = 1.0 + 1e-4;
+
 /// Up to this many intervals the integral of the noise is judged by all its covariances.
 const INTEGRATED_LIMIT: usize = 1024;
+
+/// The unit of the slopes that clients send: fine against any noise, and a power of two, so that differences are exact.
+const GRID: f64 = 1.0 / 65536.0;
 
 /// What clients and server agree on in public: the number of intervals, and the calibrated plan of a client.
 ///
@@ -58,7 +68,7 @@ const INTEGRATED_LIMIT: usize = 1024;
 /// let clients = 500;
 /// let strategy =
 ///     Method::Sqrt.build(&Problem::new(Workload::count(), intervals(1.0, clients)?)?)?;
-/// let protocol = Protocol::new(strategy, Budget::approximate(1.0, 1e-6)?)?;
+/// let protocol = Protocol::new(&strategy, Budget::approximate(1.0, 1e-6)?)?;
 /// let mut server = Server::new(&protocol);
 /// for client in 0..clients {
 ///     let age = client as f64 / clients as f64;
@@ -109,23 +119,36 @@ fn largest_pair(strategy: &dyn Strategy) -> Result<Option<f64>> {
 }
 
 impl Protocol {
-    /// Calibrates every client's message; the strategy's steps are the intervals, its workload must be the count.
+    /// Calibrates every client's message in exact integers; the strategy's steps are the intervals, its workload must be the
+    /// count. Whoever sees all bits of a message learns nothing beyond the budget.
+    ///
+    /// # Errors
+    /// Another workload, a strategy that cannot be measured on live data, or what cannot be calibrated.
+    pub fn new(strategy: &Arc<dyn Strategy>, budget: Budget) -> Result<Self> {
+        let footprint = Self::footprint(strategy.as_ref(), INTEGER_MARGIN)?;
+        Ok(Self { plan: Plan::exact(strategy, footprint, budget, GRID)? })
+    }
+
+    /// The same in floating point, where the low bits of a message can give its client away.
     ///
     /// # Errors
     /// Another workload, or what cannot be calibrated.
-    pub fn new(strategy: Arc<dyn Strategy>, budget: Budget) -> Result<Self> {
+    pub fn idealized(strategy: &Arc<dyn Strategy>, budget: Budget) -> Result<Self> {
+        let footprint = Self::footprint(strategy.as_ref(), 1.0)?;
+        Ok(Self { plan: Plan::new(Arc::clone(strategy), footprint, budget)? })
+    }
+
+    /// What a client can change: everything it says.
+    fn footprint(strategy: &dyn Strategy, margin: f64) -> Result<Footprint> {
         if *strategy.workload() != dp_mechanisms::Workload::count() {
             return Err(Error::NotPrefixSums { workload: strategy.workload().to_string() });
         }
         // One interval loses the client and another gains it: two steps of opposite sign.
-        let change = if strategy.steps() <= PAIRS_LIMIT { largest_pair(strategy.as_ref())? } else { None };
-        let weight = change.unwrap_or_else(|| root_up(2.0));
+        let change = if strategy.steps() <= PAIRS_LIMIT { largest_pair(strategy)? } else { None };
+        let weight = change.map_or_else(|| root_up(2.0), |change| (change * margin).next_up());
         let term = Term { weight, participation: Participation::Single };
-        let mut footprint = Footprint::encoded(vec![term], Relation::Replace)?.of_dimension(1)?;
-        if change.is_none() {
-            footprint = footprint.needing_non_negative_columns();
-        }
-        Ok(Self { plan: Plan::new(strategy, footprint, budget)? })
+        let footprint = Footprint::encoded(vec![term], Relation::Replace)?.of_dimension(1)?;
+        Ok(if change.is_none() { footprint.needing_non_negative_columns() } else { footprint })
     }
 
     /// The number of intervals.
@@ -213,13 +236,15 @@ impl<'a> Client<'a> {
                     range: "[-1, 1]",
                 });
             }
-            last = weight.clamp(last, 1.0);
+            // Rounding is monotone: what was non-decreasing and within [0, 1] stays so, and the proof with it.
+            last = (weight.clamp(last, 1.0) / GRID).round() * GRID;
             prefixes.push(last);
         }
         let mut message = vec![0.0; intervals];
         let mut before = 0.0;
         for (prefix, release) in prefixes.iter().zip(message.chunks_exact_mut(1)) {
             self.mechanism.release(&[prefix - before], release)?;
+            release[0] = self.protocol.plan.on_grid(release[0]);
             before = *prefix;
         }
         Ok(message)
@@ -333,8 +358,11 @@ impl<'a> Server<'a> {
         let intervals = self.protocol.intervals() as f64;
         let deviation = self.protocol.integrated_deviation()? / (self.clients as f64).sqrt();
         // A deviation below the mean would be no bound: with few borders and a large failure probability.
-        let deviations = upper_quantile(failure / (intervals + 1.0)).max(0.0);
-        Ok(2.0 * deviation * deviations + 1.0 / intervals)
+        let plan = &self.protocol.plan;
+        let deviations = plan.tail_deviations(failure / (intervals + 1.0), self.clients as f64)?.max(0.0);
+        // Slopes and messages on a grid move a rise of the average loss by at most two units.
+        let unit = plan.release_unit().unwrap_or(0.0);
+        Ok(2.0 * deviation * deviations + 1.0 / intervals + 2.0 * unit)
     }
 
     fn check(&self) -> Result<()> {
@@ -353,7 +381,7 @@ mod tests {
 
     fn protocol(intervals: usize, budget: Budget) -> Protocol {
         let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), intervals).unwrap()).unwrap();
-        Protocol::new(strategy, budget).unwrap()
+        Protocol::new(&strategy, budget).unwrap()
     }
 
     /// Noise so small that the algorithm itself is seen.
@@ -423,7 +451,7 @@ mod tests {
             let strategy =
                 name.parse::<Method>().unwrap().build(&Problem::new(Workload::count(), 16).unwrap()).unwrap();
             let matrix = strategy.materialize().unwrap().strategy;
-            let protocol = Protocol::new(strategy, Budget::gaussian(1.0).unwrap()).unwrap();
+            let protocol = Protocol::new(&strategy, Budget::gaussian(1.0).unwrap()).unwrap();
             let bound = protocol.plan().sensitivity().squared;
             let mut worst = 0.0_f64;
             for i in 0..16 {
@@ -508,7 +536,7 @@ mod tests {
                 .unwrap()
                 .build(&Problem::new(Workload::count(), intervals).unwrap())
                 .unwrap();
-            let protocol = Protocol::new(strategy, Budget::gaussian(1.0).unwrap()).unwrap();
+            let protocol = Protocol::new(&strategy, Budget::gaussian(1.0).unwrap()).unwrap();
             protocol.integrated_deviation().unwrap() / protocol.plan().sigma()
         };
         // z_1 enters both averages of the identity, z_2 the second: (2 z_1 + z_2)/2.
@@ -519,6 +547,30 @@ mod tests {
         assert!((deviation("identity", many) - mean).abs() < 1e-9 * mean);
         // The square root: 0.8 by an independent computation, where a single average has 1.56.
         assert!((deviation("sqrt", 142) - 0.799_295_221_281_77).abs() < 1e-9);
+    }
+
+    /// Of 600 clients each, the messages near 0 that are multiples of 2^-53: of an idealized client whose value lies to the left
+    /// all of them, as 1 plus noise near -1 has no finer bits; of one to the right less than half (below a quarter each, and
+    /// more than 40 of them: probability below 1e-3). Exact messages are multiples of something coarser for everybody.
+    #[test]
+    fn low_bits_of_a_message_betray_its_client_in_the_idealized_mode_only() {
+        let strategy = Method::Identity.build(&Problem::new(Workload::count(), 2).unwrap()).unwrap();
+        // √2/μ = 1.45.
+        let budget = Budget::gaussian(0.975).unwrap();
+        let coarse = |protocol: &Protocol, value: f64| {
+            let first = |seed| {
+                let client = Client::new(protocol, Seed::reproducible(seed)).unwrap();
+                client.value(value).unwrap()[0]
+            };
+            let near: Vec<f64> = (0..600).map(first).filter(|sent| sent.abs() < 0.25).collect();
+            assert!(near.len() > 40, "{}", near.len());
+            let coarse = near.iter().filter(|sent| (**sent * 2.0_f64.powi(53)).fract() == 0.0).count();
+            coarse as f64 / near.len() as f64
+        };
+        let idealized = Protocol::idealized(&strategy, budget).unwrap();
+        assert!(coarse(&idealized, 1.0) < 0.5 && coarse(&idealized, 0.0) == 1.0);
+        let exact = Protocol::new(&strategy, budget).unwrap();
+        assert_eq!((coarse(&exact, 1.0), coarse(&exact, 0.0)), (1.0, 1.0));
     }
 
     #[test]
@@ -537,16 +589,24 @@ mod tests {
                     furthest = furthest.max(distance);
                 }
             }
-            let protocol = Protocol::new(strategy, Budget::gaussian(1.0).unwrap()).unwrap();
-            let squared = protocol.plan().sigma().powi(2);
-            assert!(squared >= furthest && squared < furthest * (1.0 + 1e-6), "{name}: {squared} {furthest}");
+            let budget = Budget::gaussian(1.0).unwrap();
+            for (protocol, margin) in [
+                (Protocol::idealized(&strategy, budget).unwrap(), 1e-6),
+                (Protocol::new(&strategy, budget).unwrap(), 3e-4),
+            ] {
+                let squared = protocol.plan().sigma().powi(2);
+                assert!(
+                    squared >= furthest && squared < furthest * (1.0 + margin),
+                    "{name}: {squared} {furthest}"
+                );
+            }
         }
         // Orthogonal columns are the worst case, and the square root's are far from it.
         let sensitivity = |name: &str| {
             let problem = Problem::new(Workload::count(), 142).unwrap();
             let strategy = name.parse::<Method>().unwrap().build(&problem).unwrap();
             let longest = strategy.sensitivity(Participation::Single).unwrap().squared.sqrt();
-            Protocol::new(strategy, Budget::gaussian(1.0).unwrap()).unwrap().plan().sigma() / longest
+            Protocol::idealized(&strategy, Budget::gaussian(1.0).unwrap()).unwrap().plan().sigma() / longest
         };
         assert!((sensitivity("identity") - 2.0_f64.sqrt()).abs() < 1e-9);
         assert!(sensitivity("sqrt") < 0.9 * 2.0_f64.sqrt(), "{}", sensitivity("sqrt"));
@@ -570,6 +630,6 @@ mod tests {
             .build(&Problem::new(Workload::average(), 4).unwrap())
             .or_else(|_| Method::Identity.build(&Problem::new(Workload::average(), 4).unwrap()))
             .unwrap();
-        assert!(Protocol::new(average, Budget::gaussian(1.0).unwrap()).is_err());
+        assert!(Protocol::new(&average, Budget::gaussian(1.0).unwrap()).is_err());
     }
 }

@@ -25,14 +25,16 @@ fn debug_prints_parameters_only() {
 
     let histogram = |item: u64| {
         let encoding = Histogram::new(Universe::integers(0, 9).unwrap(), rules).unwrap();
-        let mut counts = Counts::new(encoding, strategy.clone(), budget, Seed::reproducible(1)).unwrap();
+        let plan = encoding.plan(&strategy, budget).unwrap();
+        let mut counts = Counts::new(encoding, plan, Seed::reproducible(1)).unwrap();
         counts.push(&[vec![Change::Insert(item)]]).unwrap();
         counts
     };
     assert_same("Counts", &histogram(1), &histogram(2));
 
     let discovery = |item: &str| {
-        let mut keys = Discovery::new(rules, strategy.clone(), budget, 1e-6, Seed::reproducible(1)).unwrap();
+        let plan = Discovery::plan_for(&rules, &strategy, budget).unwrap();
+        let mut keys = Discovery::new(rules, plan, 1e-6, Seed::reproducible(1)).unwrap();
         keys.push(&[vec![Change::Insert(item.to_owned())]]).unwrap();
         keys
     };

@@ -29,10 +29,10 @@ fn errors<E: Encoding>(
     strategy: &Arc<dyn Strategy>,
 ) -> (f64, f64) {
     let budget = Budget::gaussian(0.7).unwrap();
+    let plan = make().plan(strategy, budget).unwrap();
     let (mut mean, mut square) = (0.0, 0.0);
     for seed in 0..RUNS {
-        let seed = Seed::reproducible(seed);
-        let mut counts = Counts::new(make(), strategy.clone(), budget, seed).unwrap();
+        let mut counts = Counts::new(make(), plan.clone(), Seed::reproducible(seed)).unwrap();
         for event in events {
             counts.push(event).unwrap();
         }
@@ -92,7 +92,8 @@ fn bands_hold_simultaneously_and_the_top_is_found() {
     let mut broken = 0;
     for seed in 0..300 {
         let encoding = Histogram::new(universe.clone(), rules).unwrap();
-        let mut counts = Counts::new(encoding, strategy.clone(), budget, Seed::reproducible(seed)).unwrap();
+        let plan = encoding.plan(&strategy, budget).unwrap();
+        let mut counts = Counts::new(encoding, plan, Seed::reproducible(seed)).unwrap();
         counts.push(&crowd).unwrap();
         let top = counts.top(2, 0.1).unwrap();
         let mut items: Vec<u64> = top.entries.iter().map(|(item, _)| *item).collect();
@@ -113,18 +114,16 @@ fn resuming_continues_and_the_horizon_ends() {
     let strategy = build("sqrt");
     let budget = Budget::gaussian(1.0).unwrap();
     let make = || Episodes::all("ab".chars(), 3, Relation::ZeroOut).unwrap();
-    let mut counts = Counts::new(make(), strategy.clone(), budget, Seed::reproducible(1)).unwrap();
+    let plan = make().plan(&strategy, budget).unwrap();
+    let resume = |encoding: Episodes, counts: &Counts<Episodes>| {
+        let plan = encoding.plan(&strategy, budget).unwrap();
+        Counts::resume(encoding, plan, &counts.snapshot(), Seed::reproducible(1))
+    };
+    let mut counts = Counts::new(make(), plan, Seed::reproducible(1)).unwrap();
     let mut seen = make();
     for step in 0..STEPS {
         let event = Some(if step % 3 == 0 { 'a' } else { 'b' });
-        let mut resumed = Counts::resume(
-            seen.clone(),
-            strategy.clone(),
-            budget,
-            &counts.snapshot(b""),
-            Seed::reproducible(1),
-        )
-        .unwrap();
+        let mut resumed = resume(seen.clone(), &counts).unwrap();
         counts.push(&event).unwrap();
         resumed.push(&event).unwrap();
         seen.encode(&event, &mut Vec::new()).unwrap();
@@ -133,13 +132,17 @@ fn resuming_continues_and_the_horizon_ends() {
     assert!(counts.push(&Some('a')).is_err());
     assert!(counts.count("abab").is_err() && counts.band(0.0).is_err());
     let other = Episodes::all("ab".chars(), 2, Relation::ZeroOut).unwrap();
-    assert!(
-        Counts::resume(other, strategy.clone(), budget, &counts.snapshot(b""), Seed::reproducible(1))
-            .is_err()
-    );
+    assert!(resume(other.clone(), &counts).is_err());
+    // A plan of another encoding has another noise than this one needs.
+    let smaller = other.plan(&strategy, budget).unwrap();
+    let refused = Counts::new(make(), smaller, Seed::reproducible(1)).unwrap_err();
+    assert!(matches!(refused, dp_apps::Error::OtherPlan { .. }), "{refused}");
+    // Nor is a state continued in the other arithmetic.
+    let idealized = make().idealized_plan(&strategy, budget).unwrap();
+    let refused = Counts::resume(make(), idealized, &counts.snapshot(), Seed::reproducible(1)).unwrap_err();
+    assert!(refused.to_string().contains("arithmetic was exact"), "{refused}");
     // As many coordinates and the same noise, but other names.
     let renamed = Episodes::all("ba".chars(), 3, Relation::ZeroOut).unwrap();
-    let refused =
-        Counts::resume(renamed, strategy, budget, &counts.snapshot(b""), Seed::reproducible(1)).unwrap_err();
+    let refused = resume(renamed, &counts).unwrap_err();
     assert!(refused.to_string().contains("something else"), "{refused}");
 }

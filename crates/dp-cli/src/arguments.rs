@@ -10,7 +10,9 @@ use anyhow::{Context, Result};
 use clap::Args;
 use dp_mechanisms::planner::{self, Noise, Report, Request};
 use dp_mechanisms::strategy::{Progress, unwatched};
-use dp_mechanisms::{Budget, Method, Participation, Problem, Seed, StateFile, Strategy, Workload};
+use dp_mechanisms::{
+    Budget, Footprint, Method, Participation, Problem, Relation, Seed, StateFile, Strategy, Workload,
+};
 
 use crate::files::{self, Files, Kind};
 use crate::{output, plot};
@@ -172,6 +174,9 @@ pub(crate) struct OutputArguments {
     /// Write one JSON object per line instead of CSV
     #[arg(long)]
     pub(crate) json: bool,
+    /// The most steps that become durable, and visible, together
+    #[arg(long, value_name = "STEPS", default_value = "1024", value_parser = steps)]
+    pub(crate) group: usize,
     /// Throw away what the output file holds; without --state, the same rows are released again and spend their budget again
     #[arg(long, conflicts_with = "state")]
     pub(crate) overwrite: bool,
@@ -268,18 +273,30 @@ pub(crate) fn workload(text: &str) -> Result<Workload> {
     Workload::weights(&weights).with_context(|| format!("the weights in `{path}` cannot be used"))
 }
 
-/// A strategy by name; `auto` is the one with the smallest mean squared error.
+/// A strategy by name, or for `auto` the choice of [`planner::best`]: the same in every command and in either arithmetic.
 pub(crate) fn strategy(
     name: &str,
     workload: &Workload,
     steps: usize,
     participation: Participation,
 ) -> Result<Arc<dyn Strategy>> {
-    let problem = problem(workload, steps, participation)?;
-    if name != "auto" {
-        return method(name)?.build(&problem).map_err(Usage::error);
+    let change = Footprint::scalar(0.0, 1.0, Relation::ZeroOut, participation).map_err(Usage::error)?;
+    strategy_for(name, workload, steps, &change, 1)
+}
+
+/// The same for what one person can change, where every one of `dimension` coordinates keeps noise of its own.
+pub(crate) fn strategy_for(
+    name: &str,
+    workload: &Workload,
+    steps: usize,
+    footprint: &Footprint,
+    dimension: u64,
+) -> Result<Arc<dyn Strategy>> {
+    let problem = problem(workload, steps, planner::main_participation(footprint))?;
+    match name {
+        "auto" => planner::best(&problem, footprint, dimension).map_err(Usage::error),
+        _ => method(name)?.build(&problem).map_err(Usage::error),
     }
-    Ok(evaluate(&unhurried(problem))?.strategy)
 }
 
 /// A strategy by its name, as a method.
@@ -315,7 +332,7 @@ pub(crate) fn endless_strategies(
     report.endless_methods(participation).map_err(Usage::error)
 }
 
-/// A strategy that can be measured on live data; `auto` is the best of them for the noise that the budget asks for.
+/// A strategy for the noise that a budget asks for: for a pure ε, `auto` is the best for Laplace noise.
 pub(crate) fn exact_strategy(
     name: &str,
     workload: &Workload,
@@ -323,15 +340,11 @@ pub(crate) fn exact_strategy(
     participation: Participation,
     budget: Budget,
 ) -> Result<Arc<dyn Strategy>> {
-    let problem = problem(workload, steps, participation)?;
-    if name != "auto" {
-        let strategy = method(name)?.build(&problem).map_err(Usage::error)?;
-        strategy.measurement().map_err(Usage::error)?;
-        return Ok(strategy);
+    if name != "auto" || !matches!(budget.kind(), dp_mechanisms::budget::Kind::Pure { .. }) {
+        return strategy(name, workload, steps, participation);
     }
-    let pure = matches!(budget.kind(), dp_mechanisms::budget::Kind::Pure { .. });
-    let noise = if pure { Noise::Laplace } else { Noise::Gaussian };
-    let report = evaluate(&Request { noise, ..unhurried(problem.clone()) })?;
+    let problem = problem(workload, steps, participation)?;
+    let report = evaluate(&Request { noise: Noise::Laplace, ..unhurried(problem.clone()) })?;
     report.measurable(&problem, &mut unwatched).map_err(Usage::error)
 }
 

@@ -8,9 +8,6 @@ use crate::records::{Place, Row};
 /// The most marks that are kept. When there are more, every other one is forgotten.
 const MARKS: usize = 64;
 
-/// The name under which the digest stands in a state.
-pub(crate) const ROWS: &str = "rows";
-
 /// The number of bytes of a saved digest, whatever was read.
 pub(crate) const ENCODED: usize = 32 + 32 + 8 + 8 + 8 * MARKS;
 

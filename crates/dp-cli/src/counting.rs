@@ -3,21 +3,20 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
 use dp_apps::{Counts, Encoding};
-use dp_mechanisms::{
-    Budget, Footprint, Participation, Plan, Relation, Seed, Snapshot, StateFile, Strategy, planner,
-};
+use dp_mechanisms::{Budget, Footprint, Participation, Plan, Relation, Seed, Snapshot, Strategy};
 
 use crate::arguments::{self, NoiseArguments, OutputArguments, Usage};
-use crate::consumed::{self, Consumed};
+use crate::engine::{Engine, Live};
 use crate::files::{self, Files, Kind};
-use crate::guarantee::{Arithmetic, Guarantee, Unit};
+use crate::guarantee::{Guarantee, Unit};
 use crate::output;
 use crate::plot::{self, Curve, Panel};
 use crate::records::{BadRows, Fault, Records, Row, RowArguments};
-use crate::sink::{Format, Line, Sink, Standing};
+use crate::rows;
+use crate::sink::{Format, Line};
 
 /// The most items among which the largest are looked for.
 const MOST_COMPARED: u64 = 1 << 22;
@@ -56,6 +55,10 @@ pub(crate) struct CountingArguments {
     /// Print after every so many rows, and after the last one
     #[arg(long, value_name = "ROWS", default_value = "1", value_parser = arguments::steps)]
     every: usize,
+    /// Compute in floating point instead of exact integers: faster, but the low bits of a released number can give a person
+    /// away to whoever studies them
+    #[arg(long)]
+    pub(crate) idealized: bool,
     #[command(flatten)]
     pub(crate) rows: RowArguments,
     #[command(flatten)]
@@ -81,7 +84,7 @@ impl From<dp_apps::Error> for Refusal {
     }
 }
 
-/// Private counts at work, as the loop over the rows sees them.
+/// Private counts at work.
 pub(crate) trait Counter {
     /// The number of rows counted.
     fn step(&self) -> usize;
@@ -107,8 +110,8 @@ pub(crate) trait Counter {
     /// The items with the largest releases, largest first.
     fn largest(&mut self, most: Option<usize>) -> Result<Vec<(String, f64)>>;
 
-    /// Everything needed to continue later, and a note.
-    fn snapshot(&self, note: &[u8]) -> Snapshot;
+    /// Everything needed to continue later.
+    fn snapshot(&self) -> Snapshot;
 
     /// How good the answers of the current step are, in a sentence.
     fn accuracy(&self) -> Result<String>;
@@ -126,14 +129,6 @@ pub(crate) struct Counting<'a> {
     pub(crate) participation: Participation,
 }
 
-/// How counting begins.
-pub(crate) enum Beginning<'a> {
-    /// With its first row.
-    New(Seed),
-    /// Where an earlier run stopped.
-    Saved(&'a Snapshot, Seed),
-}
-
 impl CountingArguments {
     /// The budget, which must have been given.
     pub(crate) fn budget(&self) -> Result<Budget> {
@@ -143,14 +138,7 @@ impl CountingArguments {
     /// The strategy by name, or the best for what one person can change.
     pub(crate) fn strategy(&self, footprint: &Footprint, dimension: u64) -> Result<Arc<dyn Strategy>> {
         let workload = arguments::workload(&self.workload)?;
-        let found = if self.strategy == "auto" {
-            planner::for_footprint(&workload, self.steps, footprint, dimension)
-        } else {
-            let participation = planner::main_participation(footprint);
-            let problem = arguments::problem(&workload, self.steps, participation)?;
-            arguments::method(&self.strategy)?.build(&problem)
-        };
-        found.map_err(Usage::error)
+        arguments::strategy_for(&self.strategy, &workload, self.steps, footprint, dimension)
     }
 
     /// Counts every row. `event` turns a row, by the values of the named columns, into the encoding's event; without fields,
@@ -164,12 +152,16 @@ impl CountingArguments {
         let budget = self.budget()?;
         let footprint = encoding.footprint().map_err(Usage::error)?;
         let strategy = self.strategy(&footprint, encoding.dimension())?;
-        self.run(counting, |beginning| {
-            let counts = match beginning {
-                Beginning::New(seed) => Counts::new(encoding, strategy, budget, seed),
-                Beginning::Saved(snapshot, seed) => {
-                    Counts::resume(encoding, strategy, budget, snapshot, seed)
-                }
+        let plan = if self.idealized {
+            encoding.idealized_plan(&strategy, budget)
+        } else {
+            encoding.plan(&strategy, budget)
+        };
+        let plan = plan.map_err(Usage::error)?;
+        self.run(counting, |saved, seed| {
+            let counts = match saved {
+                Some(snapshot) => Counts::resume(encoding, plan, snapshot, seed),
+                None => Counts::new(encoding, plan, seed),
             };
             Ok(Known { counts: counts?, event })
         })
@@ -194,78 +186,36 @@ impl CountingArguments {
         Ok(())
     }
 
-    /// Counts every row with what `begin` makes.
+    /// Counts every row with what `begin` makes, from a snapshot where there is one.
     pub(crate) fn run<C: Counter>(
         &self,
         counting: &Counting,
-        begin: impl FnOnce(Beginning) -> Result<C>,
+        begin: impl FnOnce(Option<&Snapshot>, Seed) -> Result<C>,
     ) -> Result<()> {
-        let OutputArguments { output, plot, json, overwrite, .. } = &self.output;
         self.check(counting)?;
-        let mut records = Records::open(&self.input, counting.columns, &[])?;
+        let records = Records::open(&self.input, counting.columns, &[])?;
         let seed = self.noise.seed()?;
-        let file = self.output.open_state()?;
-        let saved = file.as_ref().map(StateFile::read).transpose()?.flatten();
-        let mut counter = begin(match &saved {
-            Some(snapshot) => Beginning::Saved(snapshot, seed),
-            None => Beginning::New(seed),
+        let engine = Engine {
+            input: &self.input,
+            output: &self.output,
+            format: Format { items: Some("item"), json: self.output.json },
+            steps: self.steps,
+            every: self.every,
+            every_step: false,
+            from: None,
+        };
+        let (counted, lines) = engine.run(rows::one_per_step(records), |saved| {
+            let counter = begin(saved, seed)?;
+            self.check_questions(&counter)?;
+            self.guarantee(&counter, counting.participation).print();
+            Ok(Counted { counter, command: self })
         })?;
-        self.check_questions(&counter)?;
-        self.guarantee(&counter, counting.participation).print();
-        let done = counter.step();
-        let mut consumed = Consumed::saved(saved.as_ref().map_or(&[], dp_apps::note), done)?;
-        let mut past = consumed.again();
-        for step in 0..done {
-            let Some(row) = records.next_row()? else {
-                bail!(
-                    "the input has {step} rows, but the state has used {done} already; continue with the same file"
-                );
-            };
-            past.push(&consumed::bytes_of(&row), &row.place)?;
-            self.take(&row, |fields| counter.replay(fields))?;
-        }
-        let format = Format { items: Some("item"), json: *json };
-        let mut sink = if let Some(file) = &file {
-            let again = if done > 0 { self.lines(&mut counter)? } else { Vec::new() };
-            // Other items may be asked for than before: whatever is shown was saved before.
-            if done > 0 {
-                file.write(&counter.snapshot(&consumed.encode()))?;
-            }
-            let standing = Standing { done, again: &again, remembered: done.max(1), every_step: false };
-            Sink::continued(output, format, plot.is_some(), &standing)?
-        } else {
-            Sink::start(output, format, plot.is_some(), *overwrite)?
-        };
-        let progress = output::progress(&self.input, self.steps, done);
-        let mut shown = done;
-        let result = loop {
-            let row = match records.next_row() {
-                Ok(Some(row)) => row,
-                Ok(None) => break Ok(()),
-                Err(error) => break Err(error),
-            };
-            // Whatever was counted before a bad row stays valid, and is shown.
-            if let Err(error) = self.take(&row, |fields| counter.push(fields)) {
-                break Err(error);
-            }
-            consumed.push(&consumed::bytes_of(&row));
-            progress.inc(1);
-            if counter.step().is_multiple_of(self.every) {
-                self.show(&mut counter, file.as_ref().map(|file| (file, &consumed)), &mut sink)?;
-                shown = counter.step();
-            }
-        };
-        if counter.step() > shown {
-            self.show(&mut counter, file.as_ref().map(|file| (file, &consumed)), &mut sink)?;
-        }
-        sink.make_durable()?;
-        progress.finish_and_clear();
-        result?;
+        let Counted { counter, .. } = counted;
         if counter.step() > 0 {
             output::note(&format!("after step {}, {}", counter.step(), counter.accuracy()?));
         }
-        match plot {
-            Some(path) => self.draw(path, sink.lines()),
+        match &self.output.plot {
+            Some(path) => self.draw(path, &lines),
             None => Ok(()),
         }
     }
@@ -274,9 +224,7 @@ impl CountingArguments {
     fn take(&self, row: &Row, mut offer: impl FnMut(Option<&[String]>) -> Result<(), Refusal>) -> Result<()> {
         let offered = match &row.fields {
             Ok(fields) => offer(Some(fields)),
-            Err(Fault { what, .. }) => {
-                Err(Refusal::Row(Fault { column: None, what: what.clone(), value: None }))
-            }
+            Err(fault) => Err(Refusal::Row(fault.without_column())),
         };
         let refused = match offered {
             Err(Refusal::Row(_)) if self.rows.bad_rows != BadRows::Refuse => offer(None),
@@ -307,49 +255,8 @@ impl CountingArguments {
     }
 
     fn guarantee<'a>(&self, counter: &'a impl Counter, participation: Participation) -> Guarantee<'a> {
-        let plan = counter.plan();
-        Guarantee {
-            unit: Unit::Row,
-            relation: self.relation,
-            participation,
-            budget: self.noise.budget.words(),
-            strategy: plan.strategy().name(),
-            horizon: format!("{} steps", plan.steps()),
-            sigma: Some(plan.sigma()),
-            arithmetic: Arithmetic::Idealized,
-        }
-    }
-
-    /// Saves the state, and only then shows what it releases.
-    fn show(
-        &self,
-        counter: &mut impl Counter,
-        state: Option<(&StateFile, &Consumed)>,
-        sink: &mut Sink,
-    ) -> Result<()> {
-        let lines = self.lines(counter)?;
-        if let Some((file, consumed)) = state {
-            // The state forgets the step shown before: by now it must be safe in the output.
-            sink.make_durable()?;
-            file.write(&counter.snapshot(&consumed.encode()))?;
-        }
-        for line in &lines {
-            sink.write(line)?;
-        }
-        sink.flush()
-    }
-
-    /// The lines of the current step: a function of releases and public choices alone.
-    fn lines(&self, counter: &mut impl Counter) -> Result<Vec<Line>> {
-        let releases = if self.show.is_empty() {
-            counter.largest(self.top)?
-        } else {
-            let named = |item: &String| Ok((item.clone(), counter.count(item).map_err(Usage::error)?));
-            self.show.iter().map(named).collect::<Result<_>>()?
-        };
-        let (step, standard_deviation) = (counter.step(), counter.standard_deviation());
-        let line = |(item, release)| Line { step, item: Some(item), release, standard_deviation };
-        Ok(releases.into_iter().map(line).collect())
+        let budget = self.noise.budget.words();
+        Guarantee { unit: Unit::Row, participation, budget, plan: counter.plan() }
     }
 
     fn draw(&self, path: &Path, lines: &[Line]) -> Result<()> {
@@ -382,6 +289,48 @@ const COLOURS: [plotters::style::RGBColor; 5] = [
     plotters::style::RGBColor(0, 140, 90),
     plotters::style::RGBColor(150, 60, 160),
 ];
+
+/// Private counts of a column, as the loop over the rows sees them.
+struct Counted<'a, C> {
+    counter: C,
+    command: &'a CountingArguments,
+}
+
+impl<C: Counter> Live for Counted<'_, C> {
+    fn step(&self) -> usize {
+        self.counter.step()
+    }
+
+    fn push(&mut self, rows: &[Row]) -> Result<()> {
+        rows.iter().try_for_each(|row| self.command.take(row, |fields| self.counter.push(fields)))
+    }
+
+    fn replay(&mut self, rows: &[Row]) -> Result<()> {
+        rows.iter().try_for_each(|row| self.command.take(row, |fields| self.counter.replay(fields)))
+    }
+
+    fn lines(&mut self) -> Result<Vec<Line>> {
+        let (show, counter) = (&self.command.show, &mut self.counter);
+        let releases = if show.is_empty() {
+            counter.largest(self.command.top)?
+        } else {
+            let named = |item: &String| Ok((item.clone(), counter.count(item).map_err(Usage::error)?));
+            show.iter().map(named).collect::<Result<_>>()?
+        };
+        let (step, standard_deviation) = (counter.step(), counter.standard_deviation());
+        let line = |(item, release)| Line { step, item: Some(item), release, standard_deviation };
+        Ok(releases.into_iter().map(line).collect())
+    }
+
+    /// A coordinate that is asked for again has the same answer, and any other one can be asked for.
+    fn can_be_asked_again(&self) -> bool {
+        true
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        self.counter.snapshot()
+    }
+}
 
 /// Counts over coordinates that are known beforehand, and how a row becomes an event.
 struct Known<E, F> {
@@ -427,8 +376,8 @@ impl<E: Encoding, F: Fn(&E, Option<&[String]>) -> Result<Box<E::Event>, Fault>> 
         Ok(top.entries.into_iter().map(|(coordinate, value)| (label(coordinate), value)).collect())
     }
 
-    fn snapshot(&self, note: &[u8]) -> Snapshot {
-        self.counts.snapshot(note)
+    fn snapshot(&self) -> Snapshot {
+        self.counts.snapshot()
     }
 
     fn accuracy(&self) -> Result<String> {

@@ -1,7 +1,7 @@
 //! The words of the guarantee, written once and printed by every command: what is promised, about what, and with which
 //! noise.
 
-use dp_mechanisms::{Participation, Relation};
+use dp_mechanisms::{Arithmetic, Horizon, Participation, Plan, Relation};
 
 use crate::output;
 
@@ -18,28 +18,14 @@ pub(crate) enum Unit {
     Client,
 }
 
-/// How the noise is computed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Arithmetic {
-    /// In floating point.
-    Idealized,
-    /// In integers.
-    Exact,
-}
-
 /// What a command promises.
 pub(crate) struct Guarantee<'a> {
     pub(crate) unit: Unit,
-    pub(crate) relation: Relation,
+    /// In how many rows one person may appear.
     pub(crate) participation: Participation,
     /// The budget, in words.
     pub(crate) budget: String,
-    pub(crate) strategy: &'a str,
-    /// How long the plan lasts, in words.
-    pub(crate) horizon: String,
-    /// The scale of the unit noise, if there is one for the whole horizon.
-    pub(crate) sigma: Option<f64>,
-    pub(crate) arithmetic: Arithmetic,
+    pub(crate) plan: &'a Plan,
 }
 
 impl Guarantee<'_> {
@@ -71,7 +57,7 @@ impl Guarantee<'_> {
             (Unit::Edge, _) => "one edge, with all rows that insert it".to_owned(),
             (Unit::Client, _) => "each client's value, from everybody else".to_owned(),
         };
-        let change = match (self.unit, self.relation) {
+        let change = match (self.unit, self.plan.footprint().relation()) {
             (Unit::Row, Relation::ZeroOut) => "what it says, if it might as well have been blank (zero-out)",
             (Unit::Update | Unit::Edge, Relation::ZeroOut) => "that it is there at all (zero-out)",
             (Unit::Client, _) | (_, Relation::Replace) => {
@@ -82,7 +68,7 @@ impl Guarantee<'_> {
     }
 
     fn not_protected(&self) -> &'static str {
-        match (self.unit, self.relation) {
+        match (self.unit, self.plan.footprint().relation()) {
             (Unit::Row, Relation::ZeroOut) => {
                 "how many rows there are and when (a row is blanked, not removed), the options of this command, and \
                  whatever else is published about the same people"
@@ -106,35 +92,44 @@ impl Guarantee<'_> {
     }
 
     fn noise(&self) -> String {
-        let sigma = self.sigma.map(|sigma| format!(", σ = {sigma:.6}")).unwrap_or_default();
-        let arithmetic = match self.arithmetic {
+        let plan = self.plan;
+        let length = match (plan.horizon(), self.unit) {
+            (Horizon::Steps(intervals), Unit::Client) => format!("{intervals} intervals"),
+            (Horizon::Steps(steps), _) => format!("{steps} steps"),
+            (Horizon::Doubling(first), _) => format!("epochs that double, from {first} steps on"),
+        };
+        // Every epoch has a scale of its own.
+        let sigma = match plan.horizon() {
+            Horizon::Steps(_) => format!(", σ = {:.6}", plan.sigma()),
+            Horizon::Doubling(_) => String::new(),
+        };
+        let arithmetic = match plan.arithmetic() {
             Arithmetic::Idealized => {
                 "idealized: floating-point numbers, whose low bits can give a person away to whoever studies them"
+                    .to_owned()
             }
-            Arithmetic::Exact => "exact: measured in integers, so that every bit of a release is covered",
+            Arithmetic::Exact { grid } => format!(
+                "exact: measured in integers on a grid of {grid}, so that every bit of a release is covered"
+            ),
         };
-        format!("strategy {} for {}{sigma}; {arithmetic}", self.strategy, self.horizon)
+        format!("strategy {} for {length}{sigma}; {arithmetic}", plan.strategy().name())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use dp_mechanisms::{Budget, Footprint, Method, Problem, Workload};
+
     use super::*;
 
     /// A row is blanked and not removed, and a replaced row stays at its step: the words must say so.
     #[test]
     fn the_words_say_what_stays() {
         let words = |unit, relation, participation| {
-            let guarantee = Guarantee {
-                unit,
-                relation,
-                participation,
-                budget: "ε = 1".to_owned(),
-                strategy: "sqrt",
-                horizon: "8 steps".to_owned(),
-                sigma: Some(2.0),
-                arithmetic: Arithmetic::Exact,
-            };
+            let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), 8).unwrap()).unwrap();
+            let footprint = Footprint::scalar(0.0, 1.0, relation, Participation::Single).unwrap();
+            let plan = Plan::exact(&strategy, footprint, Budget::gaussian(1.0).unwrap(), 0.5).unwrap();
+            let guarantee = Guarantee { unit, participation, budget: "ε = 1".to_owned(), plan: &plan };
             guarantee.lines().join("\n")
         };
         let row = words(Unit::Row, Relation::ZeroOut, Participation::Single);
@@ -145,7 +140,7 @@ mod tests {
             "{replaced}"
         );
         assert!(words(Unit::Edge, Relation::ZeroOut, Participation::Single).contains("there at all"));
-        for word in ["strategy sqrt", "8 steps", "σ = 2", "exact", "ε = 1", "zero-out"] {
+        for word in ["strategy sqrt", "8 steps", "σ = 1.", "exact", "grid of 0.5", "ε = 1", "zero-out"] {
             assert!(row.contains(word), "{word}: {row}");
         }
     }

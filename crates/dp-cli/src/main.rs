@@ -7,6 +7,7 @@ mod arguments;
 mod commands;
 mod consumed;
 mod counting;
+mod engine;
 mod files;
 mod guarantee;
 mod output;

@@ -53,6 +53,11 @@ impl Fault {
         Self { column: Some(column.to_owned()), what: what.into(), value: Some(value.to_owned()) }
     }
 
+    /// What is wrong with a whole row, for whoever looks at its fields.
+    pub(crate) fn without_column(&self) -> Self {
+        Self { column: None, what: self.what.clone(), value: None }
+    }
+
     /// What an application refused.
     pub(crate) fn of(error: &dp_apps::Error) -> Self {
         Self { column: None, what: error.without_values(), value: Some(error.to_string()) }

@@ -1,4 +1,4 @@
-//! The rows of a CSV file, read by a thread of their own so that what has arrived can be released together.
+//! The rows of a CSV file step by step, read by a thread of their own so that what has arrived can be released together.
 
 use std::sync::mpsc::{Receiver, sync_channel};
 
@@ -6,20 +6,23 @@ use anyhow::Result;
 
 use crate::records::{Records, Row};
 
-/// Rows as they arrive. After an error nothing follows.
+/// The rows of each step as they arrive. After an error nothing follows.
 pub(crate) struct Rows {
-    receiver: Receiver<Result<Row>>,
+    receiver: Receiver<Result<Vec<Row>>>,
 }
 
 impl Rows {
-    /// Starts to read, at most `waiting` rows ahead.
-    pub(crate) fn start(mut records: Records, waiting: usize) -> Self {
+    /// Starts to read, at most `waiting` steps ahead.
+    pub(crate) fn start(
+        steps: impl Iterator<Item = Result<Vec<Row>>> + Send + 'static,
+        waiting: usize,
+    ) -> Self {
         let (sender, receiver) = sync_channel(waiting);
         std::thread::spawn(move || {
-            while let Some(row) = records.next_row().transpose() {
-                let last = row.is_err();
+            for rows in steps {
+                let last = rows.is_err();
                 // The receiver may be gone already; then nobody wants to know.
-                if sender.send(row).is_err() || last {
+                if sender.send(rows).is_err() || last {
                     return;
                 }
             }
@@ -27,13 +30,18 @@ impl Rows {
         Self { receiver }
     }
 
-    /// The next row, waiting for it; none at the end.
-    pub(crate) fn wait(&self) -> Option<Result<Row>> {
+    /// The rows of the next step, waiting for them; none at the end.
+    pub(crate) fn wait(&self) -> Option<Result<Vec<Row>>> {
         self.receiver.recv().ok()
     }
 
-    /// The next row if it has arrived already.
-    pub(crate) fn ready(&self) -> Option<Result<Row>> {
+    /// The rows of the next step if they have arrived already.
+    pub(crate) fn ready(&self) -> Option<Result<Vec<Row>>> {
         self.receiver.try_recv().ok()
     }
+}
+
+/// A step for every row.
+pub(crate) fn one_per_step(mut records: Records) -> impl Iterator<Item = Result<Vec<Row>>> + Send + 'static {
+    std::iter::from_fn(move || Some(records.next_row().transpose()?.map(|row| vec![row])))
 }

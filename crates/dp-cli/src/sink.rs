@@ -178,8 +178,8 @@ impl Sink {
     }
 
     /// The lines that were kept for a plot.
-    pub(crate) fn lines(&self) -> &[Line] {
-        &self.lines
+    pub(crate) fn into_lines(self) -> Vec<Line> {
+        self.lines
     }
 
     /// Writes one line.

@@ -57,7 +57,7 @@ impl Inner {
     /// What is asked after a step is answered once that step is on disk.
     fn settle(&mut self) -> Result<(), Refusal> {
         if let (true, Some(file)) = (self.unsaved, &self.file) {
-            file.write(&of_kind!(&self.kind, counts => counts.snapshot(&[]), found => found.snapshot(&[])))?;
+            file.write(&of_kind!(&self.kind, counts => counts.snapshot(), found => found.snapshot()))?;
         }
         self.unsaved = false;
         Ok(())
@@ -246,11 +246,14 @@ impl Common {
                 ));
             };
             let encoding = encoding()?;
-            let counts = match (&saved, exact) {
-                (None, true) => Core::exact(encoding, &strategy, budget, seed),
-                (None, false) => Core::new(encoding, strategy, budget, seed),
-                (Some(saved), true) => Core::resume_exact(encoding, &strategy, budget, saved, seed),
-                (Some(saved), false) => Core::resume(encoding, strategy, budget, saved, seed),
+            let plan = if exact {
+                encoding.plan(&strategy, budget)
+            } else {
+                encoding.idealized_plan(&strategy, budget)
+            }?;
+            let counts = match &saved {
+                None => Core::new(encoding, plan, seed),
+                Some(saved) => Core::resume(encoding, plan, saved, seed),
             }?;
             Ok(Inner { kind: kind(counts), file, unsaved: true })
         })?;
@@ -443,7 +446,7 @@ impl Discovery {
     ) -> PyResult<PyClassInitializer<Self>> {
         let budget = (epsilon, delta, rho, mu);
         let common =
-            Common::new(py, workload, steps, relation, budget, strategy, false, reproducible_seed, state)?;
+            Common::new(py, workload, steps, relation, budget, strategy, true, reproducible_seed, state)?;
         let participation = arguments::participation(participation)?;
         let rules = Rules { items, distinct, removals: false, relation: common.relation, participation };
         let footprint = rules.footprint(None).map_err(Refusal::from)?;
@@ -451,9 +454,10 @@ impl Discovery {
         let strategy = common.strategies(py, &footprint, coordinates)?.remove(0);
         let inner = detached(py, move || {
             let Common { budget, seed, file, saved, .. } = common;
+            let plan = Found::plan_for(&rules, &strategy, budget)?;
             let found = match &saved {
-                None => Found::new(rules, strategy, budget, threshold_delta, seed),
-                Some(saved) => Found::resume(rules, strategy, budget, threshold_delta, saved, seed),
+                None => Found::new(rules, plan, threshold_delta, seed),
+                Some(saved) => Found::resume(rules, plan, threshold_delta, saved, seed),
             }?;
             Ok::<_, Refusal>(Inner { kind: Kind::Found(Box::new(found)), file, unsaved: true })
         })?;

@@ -5,10 +5,15 @@
 //! probability δ' at most.
 //!
 //! # Theorem
-//! Let the Gaussian release of *all* conceivable keys be (ε, δ)-DP. Let one person touch at most K keys
-//! altogether (both versions of a replaced person taken together), and raise no statistic by more than c. With
-//! `τ_t = c + σ‖b_t‖ · Φ⁻¹(1 - δ'/(n K))` over n steps, showing the keys that are touched and have reached `τ_t` at
+//! Let the noisy release of *all* conceivable keys be (ε, δ)-DP. Let one person touch at most K keys
+//! altogether (both versions of a replaced person taken together), and raise no statistic by more than c. Let the noise of one
+//! key after one step exceed q of its standard deviations `σ‖b_t‖` with probability `δ'/(n K)` at most. With
+//! `τ_t = c + q σ‖b_t‖` over n steps, showing the keys that are touched and have reached `τ_t` at
 //! some step, with their releases, is (ε, δ + δ')-DP, adaptively.
+//!
+//! The quantile q is [`Plan::tail_deviations`]: `Φ⁻¹(1 - δ'/(n K))` for continuous Gaussian noise; for the discrete noise of exact
+//! plans the same up to what it is proved to differ, which is beyond the printed digits. The proof uses nothing else about the
+//! law of the noise than that every key has a column of its own, independent of all others.
 //!
 //! # Proof
 //! Let x and x' be neighbours and `Y` the release of all conceivable keys, whether touched or not; its laws under x and
@@ -22,7 +27,7 @@
 //! and the same with x and x' exchanged. It remains to bound the probability of E, under either stream. A key that is
 //! touched in exactly one stream is touched by the one person alone, as everybody else's changes are in both; its
 //! statistic is at most c (0 in the other stream). So E needs the noise of such a key to reach `τ_t - c`. There are at most
-//! K such keys and n steps, and each pair has probability `δ'/(nK)`: δ' in total. This also holds when streams are chosen
+//! K such keys and n steps, and each pair has probability `δ'/(nK)` at most: δ' in total. This also holds when streams are chosen
 //! adaptively: nothing has been said about the noise of a key before it is touched — a key that somebody *asks* for
 //! counts as touched in both streams from then on — and outside E its presence has had no effect on any output.
 //! So the noise of the j-th such key is a fresh column whatever led to it, and the union over (j, t) stands. ∎
@@ -36,10 +41,10 @@ use std::sync::Arc;
 use dp_mechanisms::budget::Kind;
 use dp_mechanisms::noise::HashKey;
 use dp_mechanisms::sparse::MOST_COORDINATES;
-use dp_mechanisms::{Budget, Plan, Relation, Seed, Snapshot, SparseMechanism, Strategy};
+use dp_mechanisms::{Budget, Footprint, Plan, Relation, Seed, Snapshot, SparseMechanism, Strategy};
 
 use super::{Change, Rules};
-use crate::counts::{ATTACHMENT, Estimate, check_owner, owner};
+use crate::counts::{ATTACHMENT, Estimate, check_owner, owner, width};
 use crate::error::{Error, Result};
 
 /// A key whose released count stands out.
@@ -54,7 +59,7 @@ pub struct Found {
 /// A histogram over an unknown universe of text keys.
 ///
 /// # Privacy
-/// The theorem of [the module](self): the Gaussian budget, plus the threshold's δ'. See [`Self::total_delta`].
+/// The theorem of [the module](self): the budget of the noise, plus the threshold's δ'. See [`Self::total_delta`].
 ///
 /// # Complexity
 /// A step costs O(1) per change, [`Self::found`] one question for each key that was touched or asked for.
@@ -64,9 +69,9 @@ pub struct Found {
 /// use dp_apps::histogram::{Change, Rules, discovery::Discovery};
 /// use dp_mechanisms::{Budget, Method, Problem, Relation, Seed, Workload};
 /// let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), 30)?)?;
-/// let budget = Budget::approximate(1.0, 5e-7)?;
-/// let seed = Seed::from_system()?;
-/// let mut words = Discovery::new(Rules::one_item(Relation::ZeroOut), strategy, budget, 5e-7, seed)?;
+/// let rules = Rules::one_item(Relation::ZeroOut);
+/// let plan = Discovery::plan_for(&rules, &strategy, Budget::approximate(1.0, 5e-7)?)?;
+/// let mut words = Discovery::new(rules, plan, 5e-7, Seed::from_system()?)?;
 /// words.push(&[vec![Change::Insert("rust".to_owned())]])?;
 /// assert!(words.found()?.is_empty(), "one person's word stays hidden");
 /// # Ok::<(), dp_apps::Error>(())
@@ -170,19 +175,29 @@ impl std::fmt::Debug for Discovery {
 }
 
 impl Discovery {
+    /// The calibrated plan in exact integers, over all keys that there can be.
+    ///
+    /// # Errors
+    /// Rules without items, what cannot be calibrated, or a strategy that cannot be measured on live data.
+    pub fn plan_for(rules: &Rules, strategy: &Arc<dyn Strategy>, budget: Budget) -> Result<Plan> {
+        Ok(Plan::exact(strategy, footprint(rules)?, budget, 1.0)?)
+    }
+
+    /// The same in floating point, whose low bits can give a person away to whoever studies them.
+    ///
+    /// # Errors
+    /// Rules without items, or what cannot be calibrated.
+    pub fn idealized_plan_for(rules: &Rules, strategy: &Arc<dyn Strategy>, budget: Budget) -> Result<Plan> {
+        Ok(Plan::new(Arc::clone(strategy), footprint(rules)?, budget)?)
+    }
+
     /// Starts. Where the noise comes from is the seed's. The workload must have weights of at most 1, which is
     /// true of all that [`SparseMechanism`] serves.
     ///
     /// # Errors
-    /// A `threshold_delta` outside (0, 1), rules without items, or what cannot be calibrated.
-    pub fn new(
-        rules: Rules,
-        strategy: Arc<dyn Strategy>,
-        budget: Budget,
-        threshold_delta: f64,
-        seed: Seed,
-    ) -> Result<Self> {
-        Self::start(rules, strategy, budget, threshold_delta, |plan| SparseMechanism::new(plan, seed))
+    /// A `threshold_delta` outside (0, 1) or too small for the plan's noise, or a plan for other rules.
+    pub fn new(rules: Rules, plan: Plan, threshold_delta: f64, seed: Seed) -> Result<Self> {
+        Self::start(rules, plan, threshold_delta, |plan| SparseMechanism::new(plan, seed))
     }
 
     /// Continues where a snapshot was taken: what was shown then is found again with the same releases. See
@@ -192,15 +207,13 @@ impl Discovery {
     /// A snapshot of another plan, other rules or another `threshold_delta`.
     pub fn resume(
         rules: Rules,
-        strategy: Arc<dyn Strategy>,
-        budget: Budget,
+        plan: Plan,
         threshold_delta: f64,
         snapshot: &Snapshot,
         seed: Seed,
     ) -> Result<Self> {
-        let mut resumed = Self::start(rules, strategy, budget, threshold_delta, |plan| {
-            SparseMechanism::resume(plan, snapshot, seed)
-        })?;
+        let mut resumed =
+            Self::start(rules, plan, threshold_delta, |plan| SparseMechanism::resume(plan, snapshot, seed))?;
         let keys = check_owner(snapshot, &resumed.identity())?;
         resumed.keys = Keys::decode(keys).ok_or_else(|| dp_mechanisms::Error::State {
             reason: "its list of keys cannot be read".to_owned(),
@@ -210,8 +223,7 @@ impl Discovery {
 
     fn start(
         rules: Rules,
-        strategy: Arc<dyn Strategy>,
-        budget: Budget,
+        plan: Plan,
         threshold_delta: f64,
         mechanism: impl FnOnce(Plan) -> dp_mechanisms::Result<SparseMechanism>,
     ) -> Result<Self> {
@@ -222,22 +234,26 @@ impl Discovery {
                 range: "strictly between 0 and 1",
             });
         }
-        let dimension = usize::try_from(MOST_COORDINATES).unwrap_or(usize::MAX);
-        let plan = Plan::new(strategy, rules.footprint(None)?.of_dimension(dimension)?, budget)?;
+        if *plan.footprint() != footprint(&rules)? {
+            return Err(Error::OtherPlan { encoding: format!("{rules:?}") });
+        }
         let times = rules.participation.times_within(plan.steps()) as f64;
         let versions = if rules.relation == Relation::Replace { 2.0 } else { 1.0 };
         let touched = versions * rules.items as f64 * times;
         let largest_count = times * if rules.distinct { 1.0 } else { rules.items as f64 };
-        let deviations = upper_quantile(threshold_delta / (plan.steps() as f64 * touched));
+        let noise = plan.tail_deviations(threshold_delta / (plan.steps() as f64 * touched), 1.0)?;
+        // Decoding moves a statistic by less than its bias for up to 2^20 events of a step, and in proportion beyond.
+        let bias = plan.decoding_bias() * (rules.items as f64 / f64::from(1 << 20)).max(1.0);
+        let deviations = noise + bias;
         let mechanism = mechanism(plan)?;
         let keys = Keys::new(mechanism.hash_key("coordinates of discovered keys"));
         Ok(Self { rules, mechanism, threshold_delta, largest_count, deviations, keys, changes: Vec::new() })
     }
 
     /// Everything needed to continue later, the keys and which of them were shown included: a secret. Its size depends on
-    /// how many keys there are. A note of the caller's is kept with it, see [`note`](crate::note).
-    pub fn snapshot(&self, note: &[u8]) -> Snapshot {
-        let mut attachment = owner(&self.identity(), note, self.keys.encoded_length());
+    /// how many keys there are.
+    pub fn snapshot(&self) -> Snapshot {
+        let mut attachment = owner(&self.identity(), self.keys.encoded_length());
         self.keys.encode(&mut attachment);
         self.mechanism.snapshot().with_attachment(ATTACHMENT, attachment)
     }
@@ -284,6 +300,7 @@ impl Discovery {
         }
         found
             .sort_by(|left, right| right.value.total_cmp(&left.value).then_with(|| left.key.cmp(&right.key)));
+        found.iter_mut().for_each(|found| found.value = self.mechanism.plan().on_grid(found.value));
         Ok(found)
     }
 
@@ -294,7 +311,7 @@ impl Discovery {
     pub fn count(&mut self, key: &str) -> Result<Estimate> {
         let coordinate = self.keys.coordinate(key);
         let value = self.mechanism.ask(coordinate)?;
-        Ok(Estimate { value, standard_deviation: self.standard_deviation() })
+        Ok(Estimate { value: self.plan().on_grid(value), standard_deviation: self.standard_deviation() })
     }
 
     /// The released value from which a key is shown after the current step, `τ_t`.
@@ -315,7 +332,7 @@ impl Discovery {
         }
     }
 
-    /// The plan of the Gaussian release.
+    /// The plan of the noisy release.
     pub fn plan(&self) -> &Plan {
         self.mechanism.plan()
     }
@@ -326,17 +343,9 @@ impl Discovery {
     }
 }
 
-/// `Φ⁻¹(1 - probability)`, rounded up: bisection of the tail itself, which has full relative accuracy.
-pub(crate) fn upper_quantile(probability: f64) -> f64 {
-    let tail = |x: f64| 0.5 * libm::erfc(x / std::f64::consts::SQRT_2);
-    // The error function is accurate to a few ulps; the margin covers them.
-    let target = probability * (1.0 - 1e-13);
-    let (mut low, mut high) = (-40.0, 40.0);
-    for _ in 0..200 {
-        let middle = f64::midpoint(low, high);
-        if tail(middle) <= target { high = middle } else { low = middle }
-    }
-    high
+/// What one person can change among all keys that there can be.
+fn footprint(rules: &Rules) -> Result<Footprint> {
+    Ok(rules.footprint(None)?.of_dimension(width(MOST_COORDINATES))?)
 }
 
 #[cfg(test)]
@@ -345,25 +354,13 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn quantiles_agree_with_tables() {
-        for (probability, quantile) in [
-            (0.5, 0.0),
-            (0.025, 1.959_963_984_540_054),
-            (1e-6, 4.753_424_308_822_899),
-            (1e-12, 7.034_483_825_301_67),
-        ] {
-            let actual = upper_quantile(probability);
-            assert!((actual - quantile).abs() < 1e-9, "{probability}: {actual}");
-        }
-    }
-
     fn start(rules: Rules, steps: usize, delta: f64, seed: u64) -> Discovery {
         let strategy = Method::Sqrt
             .build(&Problem::new(Workload::count(), steps).unwrap().with_participation(rules.participation))
             .unwrap();
         let budget = Budget::approximate(1.0, 1e-6).unwrap();
-        Discovery::new(rules, strategy, budget, delta, Seed::reproducible(seed)).unwrap()
+        let plan = Discovery::plan_for(&rules, &strategy, budget).unwrap();
+        Discovery::new(rules, plan, delta, Seed::reproducible(seed)).unwrap()
     }
 
     fn visit(key: &str, people: usize) -> Vec<Vec<Change<String>>> {
@@ -399,12 +396,12 @@ mod tests {
         let strategy = Method::Sqrt
             .build(&Problem::new(Workload::count(), 4).unwrap().with_participation(rules.participation))
             .unwrap();
-        let budget = Budget::approximate(1.0, 1e-6).unwrap();
+        let plan = Discovery::plan_for(&rules, &strategy, Budget::approximate(1.0, 1e-6).unwrap()).unwrap();
         let rate = |change: fn(&mut Discovery)| {
             let mut shown = 0;
             for seed in 0..streams {
                 let seed = Seed::reproducible(seed);
-                let mut keys = Discovery::new(rules, strategy.clone(), budget, delta, seed).unwrap();
+                let mut keys = Discovery::new(rules, plan.clone(), delta, seed).unwrap();
                 change(&mut keys);
                 keys.push(&visit("only me", 1)).unwrap();
                 let mut seen = !keys.found().unwrap().is_empty();
@@ -449,27 +446,28 @@ mod tests {
             .build(&Problem::new(Workload::count(), 12).unwrap().with_participation(rules.participation))
             .unwrap();
         let budget = Budget::gaussian(5.0).unwrap();
+        let plan = Discovery::plan_for(&rules, &strategy, budget).unwrap();
         let resume = |rules, delta, snapshot: &Snapshot| {
-            Discovery::resume(rules, strategy.clone(), budget, delta, snapshot, Seed::reproducible(2))
+            let plan = Discovery::plan_for(&rules, &strategy, budget)?;
+            Discovery::resume(rules, plan, delta, snapshot, Seed::reproducible(2))
         };
-        let mut running =
-            Discovery::new(rules, strategy.clone(), budget, 1e-6, Seed::reproducible(2)).unwrap();
+        let mut running = Discovery::new(rules, plan, 1e-6, Seed::reproducible(2)).unwrap();
         let mut most = 0;
         for step in 0..12 {
             // `early` stays below the threshold after its first steps, and stays shown.
             let mut event = visit("late", step);
             event.extend(visit("early", if step < 3 { 8 } else { 0 }));
             event.push(vec![Change::Insert(format!("rare {step}"))]);
-            let mut resumed = resume(rules, 1e-6, &running.snapshot(b"")).unwrap();
+            let mut resumed = resume(rules, 1e-6, &running.snapshot()).unwrap();
             running.push(&event).unwrap();
             resumed.push(&event).unwrap();
             let found = running.found().unwrap();
             assert_eq!(found, resumed.found().unwrap());
-            assert_eq!(found, resume(rules, 1e-6, &running.snapshot(b"")).unwrap().found().unwrap());
+            assert_eq!(found, resume(rules, 1e-6, &running.snapshot()).unwrap().found().unwrap());
             most = most.max(found.len());
         }
         assert_eq!(most, 2);
-        let saved = running.snapshot(b"");
+        let saved = running.snapshot();
         // The plan is the same; the threshold, or what may be counted, is not.
         for (rules, delta) in [(rules, 2e-6), (Rules { removals: true, ..rules }, 1e-6)] {
             let refused = resume(rules, delta, &saved).unwrap_err().to_string();
@@ -477,7 +475,7 @@ mod tests {
         }
         for length in 1..saved.attachment(ATTACHMENT).unwrap().len() {
             let cut = running
-                .snapshot(b"")
+                .snapshot()
                 .with_attachment(ATTACHMENT, saved.attachment(ATTACHMENT).unwrap()[..length].to_vec());
             // Cut between two keys it cannot be told from fewer keys; the seal on the file can.
             if let Ok(mut resumed) = resume(rules, 1e-6, &cut) {
@@ -492,12 +490,9 @@ mod tests {
         let rules = Rules::one_item(Relation::ZeroOut);
         let mut keys = start(rules, 4, 1e-6, 8);
         keys.push(&visit("somebody", 1)).unwrap();
-        let saved = keys.snapshot(b"");
-        let strategy = keys.plan().strategy().clone();
-        let budget = Budget::approximate(1.0, 1e-6).unwrap();
-        let resumed = || {
-            Discovery::resume(rules, strategy.clone(), budget, 1e-6, &saved, Seed::reproducible(8)).unwrap()
-        };
+        let saved = keys.snapshot();
+        let plan = keys.plan().clone();
+        let resumed = || Discovery::resume(rules, plan.clone(), 1e-6, &saved, Seed::reproducible(8)).unwrap();
         let alone = |key: &str| resumed().count(key).unwrap().value;
         let mut together = resumed();
         let mut seen = Vec::new();
@@ -530,8 +525,8 @@ mod tests {
         let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), 2).unwrap()).unwrap();
         for bad in [0.0, 1.0, f64::NAN] {
             let rules = Rules::one_item(Relation::ZeroOut);
-            let (budget, seed) = (Budget::gaussian(1.0).unwrap(), Seed::reproducible(1));
-            assert!(Discovery::new(rules, strategy.clone(), budget, bad, seed).is_err());
+            let plan = Discovery::plan_for(&rules, &strategy, Budget::gaussian(1.0).unwrap()).unwrap();
+            assert!(Discovery::new(rules, plan, bad, Seed::reproducible(1)).is_err());
         }
     }
 }

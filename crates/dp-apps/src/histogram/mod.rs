@@ -186,12 +186,13 @@ impl Universe {
 ///
 /// # Example
 /// ```
-/// use dp_apps::Counts;
+/// use dp_apps::{Counts, Encoding};
 /// use dp_apps::histogram::{Change, Histogram, Rules, Universe};
 /// use dp_mechanisms::{Budget, Method, Problem, Relation, Seed, Workload};
 /// let encoding = Histogram::new(Universe::integers(0, 1_000_000)?, Rules::one_item(Relation::ZeroOut))?;
 /// let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), 365)?)?;
-/// let mut counts = Counts::new(encoding, strategy, Budget::approximate(1.0, 1e-6)?, Seed::from_system()?)?;
+/// let plan = encoding.plan(&strategy, Budget::approximate(1.0, 1e-6)?)?;
+/// let mut counts = Counts::new(encoding, plan, Seed::from_system()?)?;
 /// counts.push(&[vec![Change::Insert(31_337)], vec![Change::Insert(42)]])?;
 /// println!("{:?}", counts.count("31337")?);
 /// # Ok::<(), dp_apps::Error>(())

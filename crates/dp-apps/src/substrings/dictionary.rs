@@ -33,7 +33,8 @@ use crate::error::{Error, Result};
 /// let words = ["GATTACA", "TATA"].map(String::from);
 /// let dictionary = Dictionary::new(words, Relation::Replace)?;
 /// let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), 1000)?)?;
-/// let mut counts = Counts::new(dictionary, strategy, Budget::approximate(1.0, 1e-6)?, Seed::from_system()?)?;
+/// let plan = dictionary.plan(&strategy, Budget::approximate(1.0, 1e-6)?)?;
+/// let mut counts = Counts::new(dictionary, plan, Seed::from_system()?)?;
 /// counts.push(&Some('T'))?;
 /// println!("{:?}", counts.count("TATA")?);
 /// # Ok::<(), dp_apps::Error>(())

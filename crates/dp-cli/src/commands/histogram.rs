@@ -11,7 +11,7 @@ use dp_mechanisms::sparse::MOST_COORDINATES;
 use dp_mechanisms::{Participation, Plan, Snapshot};
 
 use crate::arguments::Usage;
-use crate::counting::{Beginning, Counter, Counting, CountingArguments, Refusal};
+use crate::counting::{Counter, Counting, CountingArguments, Refusal};
 use crate::output;
 use crate::records::{BadRows, Fault};
 
@@ -116,12 +116,13 @@ impl Histogram {
         let budget = self.counting.budget()?;
         let footprint = rules.footprint(None).map_err(Usage::error)?;
         let strategy = self.counting.strategy(&footprint, MOST_COORDINATES)?;
-        self.counting.run(counting, |beginning| {
-            let keys = match beginning {
-                Beginning::New(seed) => Discovery::new(rules, strategy, budget, threshold_delta, seed),
-                Beginning::Saved(snapshot, seed) => {
-                    Discovery::resume(rules, strategy, budget, threshold_delta, snapshot, seed)
-                }
+        let plan_for =
+            if self.counting.idealized { Discovery::idealized_plan_for } else { Discovery::plan_for };
+        let plan = plan_for(&rules, &strategy, budget).map_err(Usage::error)?;
+        self.counting.run(counting, |saved, seed| {
+            let keys = match saved {
+                Some(snapshot) => Discovery::resume(rules, plan, threshold_delta, snapshot, seed),
+                None => Discovery::new(rules, plan, threshold_delta, seed),
             };
             let keys = keys.map_err(|error| match error {
                 dp_apps::Error::OutOfRange { .. } => Usage::error(error),
@@ -214,8 +215,8 @@ impl Counter for Discovered<'_> {
         Ok(found.take(most.unwrap_or(usize::MAX)).collect())
     }
 
-    fn snapshot(&self, note: &[u8]) -> Snapshot {
-        self.keys.snapshot(note)
+    fn snapshot(&self) -> Snapshot {
+        self.keys.snapshot()
     }
 
     fn accuracy(&self) -> Result<String> {

@@ -6,12 +6,12 @@ use anyhow::{Result, bail};
 use clap::Args;
 use dp_apps::local::{Client, Protocol, Server, intervals};
 use dp_mechanisms::budget::Kind;
-use dp_mechanisms::{Budget, Participation, Relation, Seed, Workload};
+use dp_mechanisms::{Budget, Participation, Seed, Workload};
 use serde::Serialize;
 
 use crate::arguments::{self, NoiseArguments, Usage};
 use crate::files::Files;
-use crate::guarantee::{Arithmetic, Guarantee, Unit};
+use crate::guarantee::{Guarantee, Unit};
 use crate::output::{self, Table};
 use crate::plot::{self, Curve, Panel};
 use crate::records::{self, Records, RowArguments};
@@ -46,6 +46,9 @@ pub(crate) struct Local {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Compute messages in floating point instead of exact integers: the low bits of a message can give its client away
+    #[arg(long)]
+    idealized: bool,
     #[command(flatten)]
     rows: RowArguments,
     #[command(flatten)]
@@ -89,17 +92,17 @@ impl Local {
         };
         let strategy =
             arguments::strategy(&self.strategy, &Workload::count(), number, Participation::Single)?;
-        let protocol = Protocol::new(strategy, budget)?;
-        let plan = protocol.plan();
+        let protocol = if self.idealized {
+            Protocol::idealized(&strategy, budget)
+        } else {
+            Protocol::new(&strategy, budget)
+        };
+        let protocol = protocol.map_err(Usage::error)?;
         let guarantee = Guarantee {
             unit: Unit::Client,
-            relation: Relation::Replace,
             participation: Participation::Single,
             budget: self.noise.budget.words(),
-            strategy: plan.strategy().name(),
-            horizon: format!("{number} intervals"),
-            sigma: Some(plan.sigma()),
-            arithmetic: Arithmetic::Idealized,
+            plan: protocol.plan(),
         };
         guarantee.print();
         let mut server = Server::new(&protocol);

@@ -4,17 +4,16 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use dp_mechanisms::{Footprint, Horizon, Method, Participation, Plan, Relation, Session, exact};
+use dp_mechanisms::{Footprint, Mechanism, Method, Participation, Plan, Relation, Snapshot, exact};
 
 use crate::arguments::{self, NoiseArguments, OutputArguments, Usage};
-use crate::consumed::{self, Consumed, ROWS};
+use crate::engine::{self, Engine, Live};
 use crate::files::{self, Files, Kind};
-use crate::guarantee::{Arithmetic, Guarantee, Unit};
-use crate::output;
+use crate::guarantee::{Guarantee, Unit};
 use crate::plot::{self, Curve, Panel};
 use crate::records::{self, BadRows, Fault, Records, Row, RowArguments};
-use crate::rows::Rows;
-use crate::sink::{Format, Line, Sink, Standing};
+use crate::rows;
+use crate::sink::{Format, Line};
 
 /// Release a statistic of a CSV column, one line per row
 ///
@@ -64,9 +63,6 @@ pub(crate) struct Release {
     /// Values are rounded to multiples of this [default: a power of two near 1/65536 of the bounds]
     #[arg(long, value_name = "UNIT", conflicts_with = "idealized", allow_negative_numbers = true)]
     grid: Option<f64>,
-    /// The most rows that become durable, and visible, together
-    #[arg(long, value_name = "ROWS", default_value = "1024", value_parser = arguments::steps)]
-    group: usize,
     #[command(flatten)]
     rows: RowArguments,
     #[command(flatten)]
@@ -77,116 +73,38 @@ pub(crate) struct Release {
 
 impl Release {
     pub(crate) fn run(&self) -> Result<()> {
-        let plan = self.plan()?;
-        let arithmetic = match plan.arithmetic() {
-            dp_mechanisms::Arithmetic::Idealized => Arithmetic::Idealized,
-            dp_mechanisms::Arithmetic::Exact { .. } => Arithmetic::Exact,
-        };
-        let (horizon, sigma) = match plan.horizon() {
-            Horizon::Steps(steps) => (format!("{steps} steps"), Some(plan.sigma())),
-            Horizon::Doubling(first) => (format!("epochs that double, from {first} steps on"), None),
-        };
-        let name = plan.strategy().name();
-        let guarantee = self.guarantee(name, horizon, sigma, arithmetic);
-        self.run_with(&plan, &guarantee)
-    }
-
-    fn guarantee<'a>(
-        &self,
-        strategy: &'a str,
-        horizon: String,
-        sigma: Option<f64>,
-        arithmetic: Arithmetic,
-    ) -> Guarantee<'a> {
-        let (relation, participation) = (self.relation, self.participation);
-        let budget = self.noise.budget.words();
-        Guarantee { unit: Unit::Row, relation, participation, budget, strategy, horizon, sigma, arithmetic }
-    }
-
-    fn run_with(&self, plan: &Plan, guarantee: &Guarantee) -> Result<()> {
-        let OutputArguments { output, plot, json, overwrite, .. } = &self.output;
         let mut files = Files::default();
         files.reads("--input", &self.input);
         if let Some(weights) = self.workload.strip_prefix("weights:") {
             files.reads("--workload", Path::new(weights));
         }
         self.output.check(files)?;
-        let resumable = self.output.is_resumable();
-        let pipe = files::kind(&self.input)? == Kind::Stream;
-        if resumable && pipe && self.from_row.is_none() {
+        let plan = self.plan()?;
+        if self.output.is_resumable() && self.from_row.is_none() && files::kind(&self.input)? == Kind::Stream
+        {
             return Err(Usage::error(
                 "a pipe with --state needs --from-row: say which row of the stream comes first, so that none is counted \
                  twice (1 if the pipe brings all rows from the beginning)",
             ));
         }
         let records = Records::open(&self.input, &[&self.column], &[])?;
-        let name = records.name().to_owned();
-        guarantee.print();
-        let mut stream = Stream::open(self, plan)?;
-        let done = stream.step();
-        let from = self.from_row.unwrap_or(1);
-        if from != 1 && from != done + 1 {
-            bail!(
-                "the state has used {done} rows: give --from-row {} for a pipe that brings the next row first, or --from-row \
-                 1 for one that brings all rows again",
-                done + 1
-            );
-        }
-        let mut consumed = Consumed::saved(stream.attachment(), done)?;
-        let progress = output::progress(&self.input, self.steps.unwrap_or(0), done);
-        let rows = Rows::start(records, self.group.min(1024));
-        let mut past = consumed.again();
-        for row in from..=done {
-            let Some(again) = rows.wait() else {
-                bail!(
-                    "{name} has {} rows, but the state has used {done} already; continue with the same file, longer by the \
-                     new rows",
-                    row - 1
-                );
-            };
-            let again = again?;
-            past.push(&consumed::bytes_of(&again), &again.place)?;
-        }
-        let format = Format { items: None, json: *json };
-        let mut sink = if resumable {
-            let again = stream.committed();
-            let remembered = done + 1 - again.len();
-            let standing = Standing { done, again: &again, remembered, every_step: true };
-            Sink::continued(output, format, plot.is_some(), &standing)?
-        } else {
-            Sink::start(output, format, plot.is_some(), *overwrite)?
+        let (unit, participation, budget) = (Unit::Row, self.participation, self.noise.budget.words());
+        Guarantee { unit, participation, budget, plan: &plan }.print();
+        let engine = Engine {
+            input: &self.input,
+            output: &self.output,
+            format: Format { items: None, json: self.output.json },
+            steps: self.steps.unwrap_or(0),
+            every: 1,
+            every_step: true,
+            from: self.from_row,
         };
-        while let Some(first) = rows.wait() {
-            let mut problem = None;
-            let mut next = Some(first);
-            let mut group = 0;
-            // Whatever has arrived by now becomes durable together.
-            while let Some(row) = next.take() {
-                match row.and_then(|row| self.stage(&mut stream, &row).map(|()| row)) {
-                    Ok(row) => {
-                        consumed.push(&consumed::bytes_of(&row));
-                        group += 1;
-                    }
-                    Err(error) => {
-                        problem = Some(error);
-                        break;
-                    }
-                }
-                next = if group < self.group { rows.ready() } else { None };
-            }
-            if group > 0 {
-                stream.commit(&mut sink, &consumed)?;
-                progress.inc(group as u64);
-            }
-            if let Some(error) = problem {
-                stream.finish(&mut sink)?;
-                return Err(error);
-            }
-        }
-        stream.finish(&mut sink)?;
-        progress.finish_and_clear();
-        match plot {
-            Some(path) => self.draw(path, sink.lines()),
+        let seed = self.noise.seed()?;
+        let (_, lines) = engine.run(rows::one_per_step(records), |saved| {
+            Ok(Numbers { command: self, mechanism: engine::mechanism(plan, saved, seed)?, release: [0.0] })
+        })?;
+        match &self.output.plot {
+            Some(path) => self.draw(path, &lines),
             None => Ok(()),
         }
     }
@@ -237,11 +155,12 @@ impl Release {
         Footprint::scalar(low, high, self.relation, self.participation).map_err(Usage::error)
     }
 
-    fn stage(&self, stream: &mut Stream, row: &Row) -> Result<()> {
+    /// The number in a row; where the policy says so, one that may stand for it.
+    fn value(&self, row: &Row) -> Result<f64> {
         let (low, high) = self.bounds;
         let value = match &row.fields {
             Ok(fields) => records::number(&self.column, fields.first().map_or("", String::as_str)),
-            Err(Fault { what, .. }) => Err(Fault { column: None, what: what.clone(), value: None }),
+            Err(fault) => Err(fault.without_column()),
         };
         let value = value.and_then(|value| match self.rows.bad_rows {
             BadRows::Clamp => Ok(value.clamp(low, high)),
@@ -251,8 +170,7 @@ impl Release {
             }
         });
         // A blank row is 0, or what the bounds allow that is nearest to it.
-        let value = self.rows.settle(&row.place, value, || 0.0_f64.clamp(low, high))?;
-        stream.stage(value).with_context(|| row.place.to_string())
+        self.rows.settle(&row.place, value, || 0.0_f64.clamp(low, high))
     }
 
     fn draw(&self, path: &Path, lines: &[Line]) -> Result<()> {
@@ -275,59 +193,43 @@ impl Release {
     }
 }
 
-/// The mechanism, with or without a state on disk.
-struct Stream {
-    session: Session,
+/// A statistic of the numbers of a column.
+struct Numbers<'a> {
+    command: &'a Release,
+    mechanism: Mechanism,
+    release: [f64; 1],
 }
 
-impl Stream {
-    fn open(command: &Release, plan: &Plan) -> Result<Self> {
-        let (seed, file) = (command.noise.seed()?, command.output.open_state()?);
-        Ok(Self { session: Session::open(plan.clone(), seed, file)? })
-    }
-
-    /// The number of steps that are already released.
+impl Live for Numbers<'_> {
     fn step(&self) -> usize {
-        self.session.step()
+        self.mechanism.step()
     }
 
-    /// The lines of the last group, which a crash may have kept from the output.
-    fn committed(&self) -> Vec<Line> {
-        self.session.last_committed().iter().map(|(step, release)| self.line(step, release)).collect()
-    }
-
-    /// What the state remembers of the rows that it has used.
-    fn attachment(&self) -> &[u8] {
-        self.session.attachment(ROWS).unwrap_or_default()
-    }
-
-    fn stage(&mut self, value: f64) -> Result<()> {
-        Ok(self.session.stage(&[value])?)
-    }
-
-    /// Makes what is staged durable, then writes it.
-    fn commit(&mut self, sink: &mut Sink, consumed: &Consumed) -> Result<()> {
-        if self.session.is_durable() {
-            // The state forgets the group before: by now it must be safe in the output.
-            sink.make_durable()?;
-            self.session.attach(ROWS, consumed.encode());
+    fn push(&mut self, rows: &[Row]) -> Result<()> {
+        for row in rows {
+            let value = self.command.value(row)?;
+            let released = self.mechanism.release(&[value], &mut self.release);
+            released.with_context(|| row.place.to_string())?;
         }
-        self.session.commit()?;
-        for line in self.committed() {
-            sink.write(&line)?;
-        }
-        sink.flush()
+        Ok(())
     }
 
-    fn finish(&mut self, sink: &mut Sink) -> Result<()> {
-        sink.make_durable()?;
-        Ok(self.session.acknowledge()?)
+    fn replay(&mut self, _rows: &[Row]) -> Result<()> {
+        Ok(())
     }
 
-    fn line(&self, step: usize, release: &[f64]) -> Line {
+    fn lines(&mut self) -> Result<Vec<Line>> {
+        let (step, plan) = (self.mechanism.step(), self.mechanism.plan());
         // A report never stops a release: without an end, some deviations would take matrices that are too large.
-        let standard_deviation = self.session.plan().standard_deviation(step).unwrap_or(f64::NAN);
-        let release = release.first().copied().unwrap_or(f64::NAN);
-        Line { step, item: None, release, standard_deviation }
+        let standard_deviation = plan.standard_deviation(step).unwrap_or(f64::NAN);
+        Ok(vec![Line { step, item: None, release: plan.on_grid(self.release[0]), standard_deviation }])
+    }
+
+    fn can_be_asked_again(&self) -> bool {
+        false
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        self.mechanism.snapshot()
     }
 }

@@ -55,10 +55,16 @@ fn command(subject: &Subject, directory: &Path, steps: usize, more: &[&str]) -> 
     command
 }
 
+/// How often each command is run to its end; `DP_KILL_RUNS` asks for more.
+fn runs() -> usize {
+    std::env::var("DP_KILL_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(1)
+}
+
 #[test]
 fn killed_at_any_moment_every_command_continues_and_never_contradicts_itself() {
     let mut kills = 0;
-    for subject in SUBJECTS.iter().filter(|subject| subject.keeps_state) {
+    let subjects = SUBJECTS.iter().filter(|subject| subject.keeps_state);
+    for (run, subject) in (0..runs()).flat_map(|run| subjects.clone().map(move |subject| (run, subject))) {
         let directory = tempfile::tempdir().unwrap();
         let at = directory.path();
         lists(at);
@@ -68,10 +74,12 @@ fn killed_at_any_moment_every_command_continues_and_never_contradicts_itself() {
         assert!(whole.status.success(), "{}: {}", subject.name, text(&whole.stderr));
         let mut seen: BTreeMap<String, String> = BTreeMap::new();
         for attempt in 0_u64.. {
-            let mut child =
-                command(subject, at, steps, &["--state", "state", "--output", "out"]).spawn().unwrap();
+            // A write for every step, or for a few together.
+            let group = ["1", "7", "3"][(attempt as usize + run) % 3];
+            let more = ["--state", "state", "--output", "out", "--group", group];
+            let mut child = command(subject, at, steps, &more).spawn().unwrap();
             // Delays that fall before, into and between the writes, and grow so that a slow machine ends as well.
-            let delay = [2, 7, 4, 12, 19][attempt as usize % 5] * (1 + attempt / 10);
+            let delay = [2, 7, 4, 12, 19][(attempt as usize + run) % 5] * (1 + attempt / 10);
             std::thread::sleep(Duration::from_millis(delay));
             let finished = child.try_wait().unwrap().is_some();
             child.kill().unwrap();

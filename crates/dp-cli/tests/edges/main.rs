@@ -7,5 +7,6 @@ mod fuzz;
 mod kills;
 mod limits;
 mod neighbours;
+mod pinned;
 mod subject;
 mod threads;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use super::subject::{SUBJECTS, Subject, lists, text};
+use super::subject::{SUBJECTS, Subject, dp, lists, text};
 
 /// A line with its released number left out.
 fn masked(line: &str, header: &str) -> String {
@@ -125,13 +125,169 @@ fn every_command_says_what_it_promises() {
         ] {
             assert!(message.contains(words), "{}: `{words}` is not in {message}", subject.name);
         }
-        // Exact unless something else was asked for, or there is nothing else yet.
-        let exact = subject.name == "release" || subject.name.starts_with("graph");
+        // Exact unless something else was asked for.
+        let exact = !subject.words.contains(&"--idealized");
         assert!(
             message.contains(if exact { "; exact:" } else { "; idealized:" }),
             "{}: {message}",
             subject.name
         );
         assert!(!message.contains("row is there at all"), "{message}");
+    }
+}
+
+/// A small dashboard of everything that a dashboard can publish.
+const DASHBOARD: &str = r#"
+[privacy]
+epsilon = 1.0
+delta = 1e-6
+protects = "person"
+relation = "zero-out"
+[input]
+files = ["rows.csv"]
+time = "date"
+person = "who"
+[limits]
+rows_per_step = 1
+steps = 2
+[steps]
+length = "1 day"
+first = "2026-01-01"
+last = "2026-01-08"
+[[release]]
+name = "visits"
+statistics = ["total", "window:2", "step"]
+by = { column = "place", values = ["here", "there"] }
+[[release]]
+name = "cost"
+value = { column = "cost", bounds = [0, 50] }
+statistics = ["total", "mean"]
+[[release]]
+name = "people"
+of = "people"
+statistics = ["total"]
+[[release]]
+name = "waiting"
+value = { column = "cost", bounds = [0, 50], resolution = 10 }
+statistics = ["quantile:0.5"]
+[output]
+folder = "public"
+"#;
+
+/// What `dp run` and `dp check` show on rows, without the released values and the band around them: exit codes, what they
+/// say, the names of all files, and the tables. The page draws the values and is left out; so is the sealed state.
+fn dashboard(rows: &str) -> Vec<(String, String)> {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    fs::write(at.join("rows.csv"), rows).unwrap();
+    fs::write(at.join("dashboard.toml"), DASHBOARD).unwrap();
+    let mut seen = Vec::new();
+    for words in [
+        &["check", "dashboard.toml"][..],
+        &["run", "dashboard.toml", "--until", "2026-01-05", "--reproducible-seed", "3"],
+        &["run", "dashboard.toml", "--until", "2026-01-06", "--reproducible-seed", "3"],
+    ] {
+        let output = dp(at, words);
+        assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
+        seen.push((words.join(" "), text(&output.stdout) + &text(&output.stderr)));
+    }
+    for folder in [at.to_owned(), at.join("public")] {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            let contents = match path.extension().and_then(|end| end.to_str()) {
+                Some("csv") if name != "rows.csv" => without_values(&fs::read_to_string(&path).unwrap()),
+                Some("jsonl") => fs::read_to_string(&path).unwrap().lines().map(without_numbers).collect(),
+                Some("md") => fs::read_to_string(&path).unwrap(),
+                _ => String::new(),
+            };
+            seen.push((name, contents));
+        }
+    }
+    seen.sort();
+    seen
+}
+
+/// A table without the columns that hold released numbers.
+fn without_values(table: &str) -> String {
+    let released = |column: &str| ["value", "low", "high"].contains(&column);
+    let columns: Vec<&str> = table.lines().next().unwrap_or_default().split(',').collect();
+    let kept = |line: &str| {
+        let fields = line.split(',').zip(&columns).filter(|(_, column)| !released(column));
+        fields.map(|(field, _)| field).collect::<Vec<_>>().join(",") + "\n"
+    };
+    table.lines().map(kept).collect()
+}
+
+fn without_numbers(line: &str) -> String {
+    let mut object: serde_json::Map<String, serde_json::Value> = serde_json::from_str(line).unwrap();
+    for name in ["value", "low", "high"] {
+        object.insert(name.to_owned(), serde_json::Value::Null);
+    }
+    serde_json::Value::Object(object).to_string() + "\n"
+}
+
+#[test]
+fn dashboards_of_neighbouring_rows_differ_in_released_values_only() {
+    let others = "date,who,place,cost\n2026-01-01,p,here,10\n2026-01-02,q,there,20\n2026-01-03,p,here,90\n";
+    let with = format!("{others}2026-01-04,only me,here,30\n2026-01-05,only me,there,1\n");
+    // A person who is not there, and rows that cannot be used: of nowhere, at no time, with no value.
+    let bad =
+        format!("{others}2026-01-04,only me,nowhere,30\nyesterday,only me,there,1\n2026-01-05,me,here,x\n");
+    let seen = dashboard(&with);
+    assert_eq!(seen, dashboard(others));
+    assert_eq!(seen, dashboard(&bad));
+    assert!(seen.iter().any(|(name, lines)| name == "visits.csv" && lines.lines().count() == 1 + 5 * 2 * 3));
+    // The comparison sees everything else.
+    let masked = |line: &str| without_values(&format!("step,value,low,statistic\n{line}\n"));
+    assert_eq!(masked("1,2,3,total"), masked("1,-5,-9,total"));
+    assert_ne!(masked("1,2,3,total"), masked("2,2,3,total"));
+    assert_ne!(masked("1,2,3,total"), masked("1,2,3,step"));
+}
+
+/// A model may differ in its parameters, and in nothing else; scores are of public examples and may differ like the model.
+#[test]
+fn models_of_neighbouring_rows_differ_in_parameters_only() {
+    let table = |last: &str| {
+        let row = |i: usize| format!("{},{}\n", i % 10, if i.is_multiple_of(2) { "yes" } else { "no" });
+        format!("a,answer\n{}{last}\n", (0..19).map(row).collect::<String>())
+    };
+    let train = |last: &str, relation: &str| {
+        let directory = tempfile::tempdir().unwrap();
+        let at = directory.path();
+        fs::write(at.join("rows.csv"), table(last)).unwrap();
+        fs::write(at.join("public.csv"), "a,answer\n1,no\n8,yes\n").unwrap();
+        let words =
+            ["train", "--data", "rows.csv", "--label", "answer", "--classes", "no,yes", "--bounds", "0:10"];
+        let more = ["--test", "public.csv", "--strategy", "sqrt", "--seed", "5", "--relation", relation];
+        let files = ["--state", "state", "--output", "model.json", "--json"];
+        let output = dp(at, &[&words[..], &more, &files, &["--epsilon", "1", "--delta", "1e-6"]].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let mut report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        report["test_accuracy"] = serde_json::Value::Null;
+        for epoch in report["epochs"].as_array_mut().unwrap() {
+            for name in ["accuracy", "loss", "seconds"] {
+                epoch[name] = serde_json::Value::Null;
+            }
+        }
+        let model = fs::read_to_string(at.join("model.json")).unwrap();
+        let mut model: serde_json::Value = serde_json::from_str(&model).unwrap();
+        let parameters = std::mem::take(&mut model["parameters"]);
+        let number = parameters.as_array().unwrap().len();
+        let mut files: Vec<(String, u64)> = fs::read_dir(at)
+            .unwrap()
+            .map(|entry| entry.unwrap())
+            .map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.metadata().unwrap().len()))
+            .filter(|(name, _)| name != "rows.csv")
+            // The digits of the parameters, as text.
+            .map(|(name, size)| if name.contains("model") { (name, 0) } else { (name, size) })
+            .collect();
+        files.sort();
+        (parameters, (report.to_string(), model.to_string(), number, files, text(&output.stderr)))
+    };
+    for relation in ["replace", "zero-out"] {
+        let (one, other) = (train("9,no", relation), train("0,yes", relation));
+        assert_ne!(one.0, other.0, "a row that changes nothing shows nothing");
+        assert_eq!(one.1, other.1);
     }
 }

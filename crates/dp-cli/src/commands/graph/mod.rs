@@ -5,19 +5,19 @@ mod updates;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use dp_apps::graph::{CutEncoding, EdgeUpdate, FunctionStream, GraphFunction, VertexPairs, degree_histogram};
-use dp_mechanisms::{Footprint, Participation, Plan, Relation, Session, Workload, exact};
+use dp_mechanisms::{Footprint, Mechanism, Participation, Plan, Relation, Snapshot, Workload, exact};
 
-use self::updates::{Batch, Batches};
+use self::updates::Batches;
 use crate::arguments::{self, NoiseArguments, OutputArguments, Usage};
-use crate::consumed::{Consumed, ROWS};
+use crate::engine::{self, Engine, Live};
 use crate::files::Files;
-use crate::guarantee::{Arithmetic, Guarantee, Unit};
+use crate::guarantee::{Guarantee, Unit};
 use crate::plot::{self, Curve, Panel};
-use crate::records::{BadRows, Fault, RowArguments};
-use crate::sink::{Format, Line, Sink, Standing};
+use crate::records::{BadRows, Fault, Row, RowArguments};
+use crate::sink::{Format, Line};
 
 /// Release cuts, weights or a function of a graph from a CSV of edge updates
 ///
@@ -125,12 +125,11 @@ impl Graph {
                 "say what to release, and give --input, --vertices, --steps and --relation",
             ));
         };
-        let OutputArguments { output, plot, json, overwrite, .. } = &self.output;
         let until = self.until.unwrap_or(steps);
         if until > steps {
             return Err(Usage::error(format!("--until {until} is beyond the {steps} planned steps")));
         }
-        if plot.is_some() && release == What::Weights {
+        if self.output.plot.is_some() && release == What::Weights {
             return Err(Usage::error("too many curves for --plot; release cuts or a function"));
         }
         let mut files = Files::default();
@@ -139,99 +138,40 @@ impl Graph {
             files.reads("--workload", Path::new(weights));
         }
         self.output.check(files)?;
-        let mut encoder = self.encoder(release, vertices)?;
+        let encoder = self.encoder(release, vertices)?;
         let plan = self.plan(&encoder, relation, steps)?;
-        let mut batches = Batches::open(input, self.rows, until, steps)?;
-        self.guarantee(release, relation, &plan).print();
-        let mut session = Session::open(plan.clone(), self.noise.seed()?, self.output.open_state()?)?;
-        let names = encoder.names();
-        let lines = |encoder: &Encoder, step: usize, values: &[f64]| -> Result<Vec<Line>> {
-            let deviation = plan.standard_deviation(step).unwrap_or(f64::NAN);
-            let answers = encoder.answers(values, deviation)?;
-            let line = |(name, answer): (&String, Answer)| Line {
-                step,
-                item: Some(name.clone()),
-                release: answer.release,
-                standard_deviation: answer.standard_deviation,
-            };
-            Ok(names.iter().zip(answers).map(line).collect())
+        let batches = Batches::open(input, self.rows, until, steps)?;
+        self.guarantee(release, &plan).print();
+        let engine = Engine {
+            input,
+            output: &self.output,
+            format: Format { items: Some("name"), json: self.output.json },
+            steps: until,
+            every: 1,
+            every_step: true,
+            from: None,
         };
-        let done = session.step();
-        batches.check_end(done)?;
-        let mut buffer = vec![0.0; encoder.dimension()];
-        let mut consumed = Consumed::saved(session.attachment(ROWS).unwrap_or_default(), done)?;
-        let mut past = consumed.again();
-        for _ in 0..done {
-            let Some(batch) = batches.next_batch()? else { break };
-            for (place, update) in &batch.updates {
-                past.push(&updates::bytes_of(batch.step, update), place)?;
+        let (seed, names) = (self.noise.seed()?, encoder.names());
+        let (_, lines) = engine.run(batches, |saved| {
+            let mechanism = engine::mechanism(plan, saved, seed)?;
+            let done = mechanism.step();
+            if until < done {
+                bail!(
+                    "--until {until} is before step {done}, up to which the state has released; give a later one"
+                );
             }
-            self.encode(&mut encoder, &batch, &mut buffer)?;
-        }
-        past.finish()?;
-        let format = Format { items: Some("name"), json: *json };
-        let mut sink = if self.output.is_resumable() {
-            let mut again = Vec::new();
-            let mut remembered = done + 1;
-            for (step, values) in session.last_committed().iter() {
-                remembered = remembered.min(step);
-                again.extend(lines(&encoder, step, values)?);
-            }
-            let standing = Standing { done, again: &again, remembered, every_step: true };
-            Sink::continued(output, format, plot.is_some(), &standing)?
-        } else {
-            Sink::start(output, format, plot.is_some(), *overwrite)?
-        };
-        while let Some(batch) = batches.next_batch()? {
-            self.encode(&mut encoder, &batch, &mut buffer)?;
-            for (_, update) in &batch.updates {
-                consumed.push(&updates::bytes_of(batch.step, update));
-            }
-            let values = advance(&mut session, &buffer, &mut sink, &consumed)?;
-            for line in lines(&encoder, batch.step, &values)? {
-                sink.write(&line)?;
-            }
-            sink.flush()?;
-        }
-        // The last release stays in the state until the next one, so that an output that lost it can be repaired.
-        sink.make_durable()?;
-        match plot {
-            Some(path) => draw(path, &names, sink.lines()),
+            let (input, values) = (vec![0.0; encoder.dimension()], vec![0.0; encoder.dimension()]);
+            Ok(Updates { command: self, encoder, names: &names, mechanism, input, values })
+        })?;
+        match &self.output.plot {
+            Some(path) => draw(path, &names, &lines),
             None => Ok(()),
         }
     }
 
-    /// The input of a step; a row that cannot be used is left out where the policy says so.
-    fn encode(&self, encoder: &mut Encoder, batch: &Batch, buffer: &mut [f64]) -> Result<()> {
-        let mut updates = Vec::with_capacity(batch.updates.len());
-        for (place, update) in &batch.updates {
-            let mut update = *update;
-            if self.rows.bad_rows == BadRows::Clamp {
-                update.weight = encoder.clamp(update.weight);
-            }
-            let checked = encoder.check(&update).map_err(|error| Fault::of(&error));
-            if self.rows.settle(place, checked.map(|()| true), || false)? {
-                if !self.idealized {
-                    update.weight = encoder.on_grid(update.weight);
-                }
-                updates.push(update);
-            }
-        }
-        encoder.encode(&updates, buffer)
-    }
-
-    fn guarantee<'a>(&self, release: What, relation: Relation, plan: &'a Plan) -> Guarantee<'a> {
+    fn guarantee<'a>(&self, release: What, plan: &'a Plan) -> Guarantee<'a> {
         let unit = if matches!(release, What::Weights | What::Cuts) { Unit::Update } else { Unit::Edge };
-        Guarantee {
-            unit,
-            relation,
-            participation: Participation::Single,
-            budget: self.noise.budget.words(),
-            strategy: plan.strategy().name(),
-            horizon: format!("{} steps", plan.steps()),
-            sigma: Some(plan.sigma()),
-            arithmetic: if self.idealized { Arithmetic::Idealized } else { Arithmetic::Exact },
-        }
+        Guarantee { unit, participation: Participation::Single, budget: self.noise.budget.words(), plan }
     }
 
     fn plan(&self, encoder: &Encoder, relation: Relation, steps: usize) -> Result<Plan> {
@@ -438,15 +378,73 @@ fn pair_names(pairs: VertexPairs) -> Vec<String> {
     pairs.iter().map(|(u, v)| format!("{u}-{v}")).collect()
 }
 
-/// Makes the release of the next step; on disk first where there is a state.
-fn advance(session: &mut Session, input: &[f64], sink: &mut Sink, consumed: &Consumed) -> Result<Vec<f64>> {
-    if session.is_durable() {
-        // The state forgets the step before: by now it must be safe in the output.
-        sink.make_durable()?;
-        session.attach(ROWS, consumed.encode());
+/// A graph that changes with every step.
+struct Updates<'a> {
+    command: &'a Graph,
+    encoder: Encoder,
+    names: &'a [String],
+    mechanism: Mechanism,
+    input: Vec<f64>,
+    values: Vec<f64>,
+}
+
+impl Updates<'_> {
+    /// The input of a step; a row that cannot be used is left out where the policy says so.
+    fn encode(&mut self, rows: &[Row]) -> Result<()> {
+        let (policy, encoder) = (self.command.rows, &mut self.encoder);
+        let mut updates = Vec::with_capacity(rows.len());
+        for row in rows {
+            let update = updates::parse(row).and_then(|(_, mut update)| {
+                if policy.bad_rows == BadRows::Clamp {
+                    update.weight = encoder.clamp(update.weight);
+                }
+                encoder.check(&update).map_err(|error| Fault::of(&error))?;
+                if !self.command.idealized {
+                    update.weight = encoder.on_grid(update.weight);
+                }
+                Ok(Some(update))
+            });
+            updates.extend(policy.settle(&row.place, update, || None)?);
+        }
+        encoder.encode(&updates, &mut self.input)
     }
-    session.stage(input)?;
-    Ok(session.commit()?.iter().next().map(|(_, values)| values.to_vec()).unwrap_or_default())
+}
+
+impl Live for Updates<'_> {
+    fn step(&self) -> usize {
+        self.mechanism.step()
+    }
+
+    fn push(&mut self, rows: &[Row]) -> Result<()> {
+        self.encode(rows)?;
+        self.mechanism.release(&self.input, &mut self.values)?;
+        Ok(())
+    }
+
+    fn replay(&mut self, rows: &[Row]) -> Result<()> {
+        self.encode(rows)
+    }
+
+    fn lines(&mut self) -> Result<Vec<Line>> {
+        let (step, plan) = (self.mechanism.step(), self.mechanism.plan());
+        let deviation = plan.standard_deviation(step).unwrap_or(f64::NAN);
+        let answers = self.encoder.answers(&self.values, deviation)?;
+        let line = |(name, answer): (&String, Answer)| Line {
+            step,
+            item: Some(name.clone()),
+            release: plan.on_grid(answer.release),
+            standard_deviation: answer.standard_deviation,
+        };
+        Ok(self.names.iter().zip(answers).map(line).collect())
+    }
+
+    fn can_be_asked_again(&self) -> bool {
+        false
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        self.mechanism.snapshot()
+    }
 }
 
 fn draw(path: &Path, names: &[String], lines: &[Line]) -> Result<()> {

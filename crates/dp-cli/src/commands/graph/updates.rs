@@ -1,24 +1,18 @@
-//! Edge updates from CSV, one batch per step, for every step up to a public end.
+//! Edge updates from CSV, the rows of one step at a time, for every step up to a public end.
 
 use std::path::Path;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use dp_apps::graph::EdgeUpdate;
 
-use crate::records::{self, Fault, Place, Records, Row, RowArguments};
+use crate::records::{self, Fault, Records, Row, RowArguments};
 
-/// The updates of one step, each with the place of its row.
-pub(super) struct Batch {
-    pub(super) step: usize,
-    pub(super) updates: Vec<(Place, EdgeUpdate)>,
-}
-
-/// The batches of the steps 1 to `until`, whether they have rows or not: how many there are does not depend on the data.
+/// The rows of the steps 1 to `until`, whether they have any or not: how many steps there are does not depend on the data.
 pub(super) struct Batches {
     records: Records,
     policy: RowArguments,
     /// The first row of a later step.
-    ahead: Option<(usize, Place, EdgeUpdate)>,
+    ahead: Option<(usize, Row)>,
     /// The step of the last batch.
     step: usize,
     until: usize,
@@ -33,14 +27,13 @@ impl Batches {
         Ok(Self { records, policy, ahead: None, step: 0, until, steps })
     }
 
-    /// The next row that can be used.
-    fn update(&mut self) -> Result<Option<(usize, Place, EdgeUpdate)>> {
+    /// The next row that can be used, with its step.
+    fn row(&mut self) -> Result<Option<(usize, Row)>> {
         while let Some(row) = self.records.next_row()? {
-            let place = row.place.clone();
-            let parsed = parse(row).and_then(|(step, update)| self.check(step).map(|()| (step, update)));
+            let step = parse(&row).and_then(|(step, _)| self.check(step).map(|()| Some(step)));
             // Without an update a row changes nothing, so a blank one is none.
-            if let Some((step, update)) = self.policy.settle(&place, parsed.map(Some), || None)? {
-                return Ok(Some((step, place, update)));
+            if let Some(step) = self.policy.settle(&row.place, step, || None)? {
+                return Ok(Some((step, row)));
             }
         }
         Ok(None)
@@ -57,43 +50,37 @@ impl Batches {
         }
     }
 
-    /// The updates of the next step; none after the last.
-    pub(super) fn next_batch(&mut self) -> Result<Option<Batch>> {
-        if self.step == self.until {
-            // Rows of later steps wait for a later run; the rest is read so that a bad row is seen now.
-            return Ok(None);
-        }
+    fn batch(&mut self) -> Result<Vec<Row>> {
         self.step += 1;
-        let mut updates = Vec::new();
+        let mut rows = Vec::new();
         loop {
             let next = match self.ahead.take() {
                 Some(next) => Some(next),
-                None => self.update()?,
+                None => self.row()?,
             };
             match next {
-                Some((step, place, update)) if step == self.step => updates.push((place, update)),
+                Some((step, row)) if step == self.step => rows.push(row),
                 later => {
                     self.ahead = later;
-                    return Ok(Some(Batch { step: self.step, updates }));
+                    return Ok(rows);
                 }
             }
         }
     }
+}
 
-    /// Refuses an end before a step that is already released.
-    pub(super) fn check_end(&self, done: usize) -> Result<()> {
-        if self.until < done {
-            bail!(
-                "--until {} is before step {done}, up to which the state has released; give a later one",
-                self.until
-            );
-        }
-        Ok(())
+impl Iterator for Batches {
+    type Item = Result<Vec<Row>>;
+
+    /// The rows of the next step; none after the last. Rows of later steps wait for a later run.
+    fn next(&mut self) -> Option<Self::Item> {
+        (self.step < self.until).then(|| self.batch())
     }
 }
 
-fn parse(row: Row) -> Result<(usize, EdgeUpdate), Fault> {
-    let fields = row.fields?;
+/// The step and the update in a row.
+pub(super) fn parse(row: &Row) -> Result<(usize, EdgeUpdate), Fault> {
+    let fields = row.fields.as_ref().map_err(Fault::without_column)?;
     let [step, u, v, weight] = fields.as_slice() else {
         return Err(Fault { column: None, what: "the row is not complete".to_owned(), value: None });
     };
@@ -102,10 +89,4 @@ fn parse(row: Row) -> Result<(usize, EdgeUpdate), Fault> {
     };
     let weight = if weight.is_empty() { 1.0 } else { records::number("weight", weight)? };
     Ok((count("step", step)?, EdgeUpdate::new(count("u", u)?, count("v", v)?, weight)))
-}
-
-/// An update as bytes that no other one has.
-pub(super) fn bytes_of(step: usize, update: &EdgeUpdate) -> Vec<u8> {
-    let EdgeUpdate { u, v, weight } = *update;
-    [step as u64, u as u64, v as u64, weight.to_bits()].into_iter().flat_map(u64::to_le_bytes).collect()
 }
