@@ -337,13 +337,13 @@ pub(crate) fn exact_strategy(
     name: &str,
     workload: &Workload,
     steps: usize,
-    participation: Participation,
+    footprint: &Footprint,
     budget: Budget,
 ) -> Result<Arc<dyn Strategy>> {
     if name != "auto" || !matches!(budget.kind(), dp_mechanisms::budget::Kind::Pure { .. }) {
-        return strategy(name, workload, steps, participation);
+        return strategy_for(name, workload, steps, footprint, 1);
     }
-    let problem = problem(workload, steps, participation)?;
+    let problem = problem(workload, steps, planner::main_participation(footprint))?;
     let report = evaluate(&Request { noise: Noise::Laplace, ..unhurried(problem.clone()) })?;
     report.measurable(&problem, &mut unwatched).map_err(Usage::error)
 }

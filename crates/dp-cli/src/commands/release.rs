@@ -135,12 +135,11 @@ impl Release {
         };
         if self.idealized {
             let budget = self.noise.budget.required()?;
-            let strategy = arguments::strategy(&self.strategy, &workload, steps, self.participation)?;
+            let strategy = arguments::strategy_for(&self.strategy, &workload, steps, &footprint, 1)?;
             return Plan::new(strategy, footprint, budget).context(cannot);
         }
         let budget = self.noise.budget.exact()?;
-        let strategy =
-            arguments::exact_strategy(&self.strategy, &workload, steps, self.participation, budget)?;
+        let strategy = arguments::exact_strategy(&self.strategy, &workload, steps, &footprint, budget)?;
         Plan::exact(&strategy, footprint, budget, self.grid()).map_err(Usage::error)
     }
 

@@ -175,7 +175,7 @@ impl Graph {
     }
 
     fn plan(&self, encoder: &Encoder, relation: Relation, steps: usize) -> Result<Plan> {
-        let (single, dimension) = (Participation::Single, encoder.dimension());
+        let dimension = encoder.dimension();
         let workload = arguments::workload(&self.workload)?;
         if workload != Workload::count() && self.release == Some(What::Degrees) {
             return Err(Usage::error(
@@ -183,14 +183,14 @@ impl Graph {
             ));
         }
         let footprint = encoder.footprint(relation)?.of_dimension(dimension).map_err(Usage::error)?;
+        let strategy =
+            arguments::strategy_for(&self.strategy, &workload, steps, &footprint, dimension as u64)?;
         if self.idealized {
             let budget = self.noise.budget.required()?;
-            let strategy = arguments::strategy(&self.strategy, &workload, steps, single)?;
             arguments::check_memory(strategy.as_ref(), dimension, 0)?;
             return Plan::new(strategy, footprint, budget).context("this combination cannot be calibrated");
         }
         let budget = self.noise.budget.exact()?;
-        let strategy = arguments::exact_strategy(&self.strategy, &workload, steps, single, budget)?;
         // An exact measurement keeps its inputs.
         arguments::check_memory(strategy.as_ref(), dimension, steps)?;
         Plan::exact(&strategy, footprint, budget, encoder.grid()).map_err(Usage::error)
