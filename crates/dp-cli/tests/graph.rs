@@ -49,7 +49,7 @@ fn functions_and_cuts_come_out_right() {
         (&["triangles"], &[0.0, 1.0, 1.0, 2.0]),
         // The changes of the last two steps, and changes of which half is left after each step.
         (&["edges", "--workload", "window:2"], &[1.0, 3.0, 2.0, 2.0]),
-        (&["forest", "--workload", "window:2"], &[0.5, 0.75, 0.25, 0.5]),
+        (&["forest", "--workload", "exp:2"], &[0.5, 0.5, 0.25, 0.625]),
         (&["cuts", "--cut", "0:1,2", "--workload", "exp:2"], &[0.5, 1.25, 0.625, 0.3125]),
         (&["stars", "--leaves", "3"], &[0.0, 0.0, 0.0, 2.0]),
         (&["high-degree", "--threshold", "2"], &[0.0, 3.0, 3.0, 4.0]),
