@@ -7,7 +7,7 @@ const PINNED: &str = include_str!("pinned.txt");
 
 #[test]
 fn released_values_are_what_they_were() {
-    for subject in &SUBJECTS {
+    for subject in SUBJECTS.iter().filter(|subject| subject.keeps_state) {
         let directory = tempfile::tempdir().unwrap();
         lists(directory.path());
         let output = subject.run(directory.path(), subject.with, &[]);
