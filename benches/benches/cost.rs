@@ -6,8 +6,8 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dp_apps::Counts;
 use dp_apps::histogram::{Change, Histogram, Rules, Universe};
+use dp_apps::{Counts, Encoding};
 use dp_mechanisms::strategy::Strategy;
 use dp_mechanisms::{
     Budget, Footprint, Mechanism, Method, Participation, Plan, Problem, Relation, Result, Seed, Workload,
@@ -96,11 +96,9 @@ fn histogram(strategy: &Arc<dyn Strategy>, items: usize, exact: bool) -> dp_apps
     let universe = Universe::integers(0, items as u64)?;
     let encoding = Histogram::new(universe, Rules::one_item(Relation::ZeroOut))?;
     let (budget, seed) = (Budget::approximate(1.0, 1e-6)?, Seed::reproducible(1));
-    let mut counts = if exact {
-        Counts::exact(encoding, strategy, budget, seed)?
-    } else {
-        Counts::new(encoding, strategy.clone(), budget, seed)?
-    };
+    let plan =
+        if exact { encoding.plan(strategy, budget)? } else { encoding.idealized_plan(strategy, budget)? };
+    let mut counts = Counts::new(encoding, plan, seed)?;
     let start = Instant::now();
     for step in 0..DAYS {
         counts.push(&[vec![Change::Insert((step * step % items) as u64)]])?;
