@@ -641,7 +641,7 @@ fn the_demo_needs_no_arguments_and_repeats_itself() {
     for one in statistics {
         let [joint, split, tree, off] =
             ["joint", "split", "binary_tree", "in_this_run"].map(|name| one[name].as_f64().unwrap());
-        assert!(split > 1.1 * joint && tree > 2.0 * split, "{one}");
+        assert!(split > joint && tree > 2.0 * split, "{one}");
         // The same seed every time: the published year lies as far from the truth as it was planned to.
         assert!(off > 0.5 * joint && off < 2.0 * joint, "{one}");
     }
