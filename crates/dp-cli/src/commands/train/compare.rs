@@ -214,8 +214,10 @@ impl Compare {
                 points: dots(&row.accuracies),
             })
             .collect();
+        let sampled = |name: &String| name.starts_with("dp-sgd") || name.starts_with("cyclic-poisson");
+        let often = if self.strategies.iter().any(sampled) { " on average" } else { "" };
         let title = format!(
-            "{}, {} training examples: accuracy after {} steps, each person in {} of them",
+            "{}, {} training examples: accuracy after {} steps, each person in {} of them{often}",
             self.learning.data, report.training_examples, report.steps, self.learning.epochs
         );
         plot::draw_against_budget(path, &title, "test accuracy in %", &series)
