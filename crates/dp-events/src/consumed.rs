@@ -494,7 +494,7 @@ mod tests {
         let mut hasher = RowHasher::new(&key, 1);
         let of = |hasher: &mut RowHasher, rows: &[u32]| {
             let mut digest = Digest::default();
-            let lines: String = rows.iter().map(|row| format!("{row}\n")).collect();
+            let lines: String = rows.iter().flat_map(|row| [row.to_string(), "\n".to_owned()]).collect();
             rows::read_text(&format!("a\n{lines}"), &["a".to_owned()], &mut |row| {
                 digest.push(hasher, row);
                 Ok(())
