@@ -323,14 +323,20 @@ fn in_place_is_the_same_release_in_either_precision() {
             assert!(values.iter().any(|value| f64::from(*value as f32) != *value), "not rounded");
         }
         assert!(matches!(
-            single.release_in_place(&mut [0.0_f32; DIMENSION]),
+            single.release_in_place(&mut vec![0.0_f32; DIMENSION]),
             Err(Error::HorizonReached { .. })
         ));
     }
     // A kept shard remembers what it answered in place as well, and refused values stay as they are.
     let plan = plan("blt");
-    let set =
-        ShardSet::create(&directory.path().join("set"), &plan, 40, &[0..40], Seed::reproducible(5)).unwrap();
+    let set = ShardSet::create(
+        &directory.path().join("set"),
+        &plan,
+        40,
+        std::slice::from_ref(&(0..40)),
+        Seed::reproducible(5),
+    )
+    .unwrap();
     let mut shard = set.shard(0).unwrap();
     let mut values = [f32::NAN; 40];
     assert!(matches!(shard.release_in_place(&mut values), Err(Error::NonFiniteInput { index: 0, .. })));
