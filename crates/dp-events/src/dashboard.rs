@@ -13,7 +13,7 @@ use crate::people::HashKey;
 use crate::plan::{self, Planned};
 use crate::publish;
 use crate::releases::Releases;
-use crate::rows;
+use crate::rows::{self, Source, Table};
 use crate::spec::Spec;
 use crate::state::{self, Contents, Folder, Header, Randomness};
 
@@ -102,14 +102,37 @@ impl Dashboard {
     /// Files that cannot be read, a past that changed, a state of another description; nothing is then published, and the
     /// state is as before.
     pub fn run(&self, until: i128, randomness: Randomness) -> Result<Outcome> {
+        self.run_over(until, randomness, || self.files())
+    }
+
+    /// [`Dashboard::run`] on rows that are in memory already, in place of the files of the description. They follow the rule of
+    /// a file: all rows so far with the new ones behind them, or new rows only.
+    ///
+    /// # Errors
+    /// As [`Dashboard::run`].
+    pub fn run_on(&self, until: i128, randomness: Randomness, table: &dyn Table) -> Result<Outcome> {
+        let columns = self.spec.columns();
+        self.run_over(until, randomness, || {
+            let source = Source::Table(table);
+            source.check_columns(&columns)?;
+            Ok(vec![source])
+        })
+    }
+
+    fn run_over<'a>(
+        &self,
+        until: i128,
+        randomness: Randomness,
+        sources: impl FnOnce() -> Result<Vec<Source<'a>>>,
+    ) -> Result<Outcome> {
         // Everything that can be refused without the state is refused before it is made.
-        let files = self.files()?;
+        let sources = sources()?;
         let folder = Folder::open(&self.spec.state, self.spec.key.as_deref())?;
         let (running, fresh) = match folder.read()? {
             Some(contents) => (self.resume(contents, randomness)?, false),
             None => (self.start(randomness, Vec::new(), 0)?, true),
         };
-        self.go_on(&folder, running, &files, until, fresh)
+        self.go_on(&folder, running, &sources, until, fresh)
     }
 
     /// What going on under this description means, where it is not the one that the state was made for; nothing where it is.
@@ -189,11 +212,11 @@ impl Dashboard {
     }
 
     /// The input files, with the columns that are asked for.
-    fn files(&self) -> Result<Vec<rows::InputFile>> {
-        let files = rows::files(&self.spec)?;
+    fn files(&self) -> Result<Vec<Source<'static>>> {
+        let files: Vec<Source<'_>> = rows::files(&self.spec)?.into_iter().map(Source::File).collect();
         let columns = self.spec.columns();
         for file in &files {
-            rows::check_columns(&file.path, &columns)?;
+            file.check_columns(&columns)?;
         }
         Ok(files)
     }
@@ -203,7 +226,7 @@ impl Dashboard {
         &self,
         folder: &Folder,
         mut running: Running,
-        files: &[rows::InputFile],
+        sources: &[Source<'_>],
         until: i128,
         fresh: bool,
     ) -> Result<Outcome> {
@@ -211,14 +234,14 @@ impl Dashboard {
         let before = running.intake.open();
         let consumed_before = running.consumed.clone();
         let key = Arc::clone(running.intake.key());
-        for file in files {
-            let length = rows::length(&file.path)?;
-            let mut reading = running.consumed.begin(&file.name, &file.path, columns.len(), &key);
-            rows::read(&file.path, &columns, &mut |row| {
-                if reading.is_new(row)? { running.intake.push(row, &file.path) } else { Ok(()) }
+        for source in sources {
+            let length = source.length()?;
+            let mut reading = running.consumed.begin(source.name(), source.path(), columns.len(), &key);
+            source.read(&columns, &mut |row| {
+                if reading.is_new(row)? { running.intake.push(row, source.path()) } else { Ok(()) }
             })?;
-            let record = reading.finish(rows::end(&file.path, length))?;
-            running.consumed.end(&file.name, record);
+            let record = reading.finish(source.end(length))?;
+            running.consumed.end(source.name(), record);
         }
         let closed = self.spec.calendar.closed_at(until).max(before);
         while running.intake.open() < closed {

@@ -97,6 +97,29 @@ impl From<dp_apps::Error> for Refusal {
     }
 }
 
+impl From<dp_events::Error> for Refusal {
+    fn from(error: dp_events::Error) -> Self {
+        use dp_events::Error as E;
+        match error {
+            E::Spec(_) => Self::new("DescriptionError", error),
+            E::Input(_) | E::File { .. } => Self::new("FileError", error),
+            E::Mechanism { release, source } => {
+                let Self { class, words } = source.into();
+                Self { class, words: format!("release `{release}`: {words}") }
+            }
+            // A past that changed, a state that does not fit.
+            other => Self::state(other),
+        }
+    }
+}
+
+/// What is wrong with a table in memory.
+impl From<Refusal> for dp_events::Error {
+    fn from(refusal: Refusal) -> Self {
+        Self::File { path: "frame".into(), reason: refusal.words }
+    }
+}
+
 impl From<dp_ftrl::Error> for Refusal {
     fn from(error: dp_ftrl::Error) -> Self {
         use dp_ftrl::Error as E;

@@ -9,6 +9,7 @@
 //! | `plan` | planning, comparing, calibrating |
 //! | `account` | how private many steps are together |
 //! | `counts` | items, substrings and episodes, of which many are counted at once |
+//! | `dashboard`, `arrow` | dashboards from files or from data frames, which are read where they are |
 //! | `learning` | noise in place, and private gradients |
 //! | `release` | the live release of a statistic, or of several |
 //!
@@ -21,7 +22,9 @@
 mod account;
 mod arguments;
 mod arrays;
+mod arrow;
 mod counts;
+mod dashboard;
 mod errors;
 mod learning;
 mod live;
@@ -35,6 +38,8 @@ mod _core {
     use crate::account::{Accountant, Bracket, account};
     #[pymodule_export]
     use crate::counts::{Counts, Discovery, Episodes, Histogram, Substrings};
+    #[pymodule_export]
+    use crate::dashboard::{Outcome, run};
     #[pymodule_export]
     use crate::learning::{Noise, PrivateGradients};
     #[pymodule_export]

@@ -14,6 +14,7 @@ EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
     "name, needs, printed",
     [
         ("publish_a_series", [], r"9\d% of the bands hold the truth"),
+        ("dashboard_from_a_frame", ["pyarrow"], r"published 14 of 31 steps, 0 of them now"),
         ("train_with_jax", ["jax", "optax"], r"9\d\.\d% of the people are on the right side"),
     ],
 )
@@ -32,4 +33,4 @@ def test_an_example_becomes_a_page(name, needs, printed, tmp_path):
 
 def test_every_example_is_tested():
     scripts = {path.stem for path in EXAMPLES.glob("*.py")} - {"pictures", "render"}
-    assert scripts == {"publish_a_series", "train_with_jax"}
+    assert scripts == {"publish_a_series", "dashboard_from_a_frame", "train_with_jax"}

@@ -84,7 +84,8 @@ def test_compare_and_calibrate_agree_with_the_command_line(dp):
     there = json.loads(dp("plan", "--workload", "window:5", "--steps", 40, "--json").stdout)
     here = cdp.compare("window:5", steps=40)
     assert here.chosen == there["chosen"]
-    assert [row["mse"] for row in here.table] == [row["mse"] for row in there["strategies"]]
+    # Two builds may round an optimum differently in its last bit; noise and releases are compared to the last one elsewhere.
+    assert [row["mse"] for row in here.table] == pytest.approx([row["mse"] for row in there["strategies"]], rel=1e-12)
     there = json.loads(dp("account", "--noise-multiplier", 1.1, "--delta", 1e-5, "--sampling-rate", 0.01, "--steps", 1000, "--json").stdout)
     here = cdp.account(noise_multiplier=1.1, delta=1e-5, sampling_rate=0.01, steps=1000)
     assert (here.upper, here.lower) == (there["epsilon"], there["epsilon_lower"])

@@ -55,6 +55,78 @@ pub struct InputFile {
     pub name: String,
 }
 
+/// Rows that are in memory already, in place of files.
+pub trait Table {
+    /// Hands every row to `each`, with the fields of the columns in their order, as the texts that a CSV file would hold.
+    ///
+    /// # Errors
+    /// A column that the table does not have, or what `each` returns.
+    fn read(&self, columns: &[String], each: &mut dyn FnMut(&Row<'_>) -> Result<()>) -> Result<()>;
+}
+
+/// Where rows come from.
+pub(crate) enum Source<'a> {
+    File(InputFile),
+    Table(&'a dyn Table),
+}
+
+impl Source<'_> {
+    /// The name under which a state remembers it.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::File(file) => &file.name,
+            Self::Table(_) => "frame",
+        }
+    }
+
+    /// What messages call it.
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Self::File(file) => &file.path,
+            Self::Table(_) => Path::new("frame"),
+        }
+    }
+
+    /// Its length in bytes; 0 for what is not in a file.
+    pub(crate) fn length(&self) -> Result<u64> {
+        match self {
+            Self::File(file) => length(&file.path),
+            Self::Table(_) => Ok(0),
+        }
+    }
+
+    /// Where its rows end, in bytes; see [`end`].
+    pub(crate) fn end(&self, before: u64) -> u64 {
+        match self {
+            Self::File(file) => end(&file.path, before),
+            Self::Table(_) => 0,
+        }
+    }
+
+    /// Hands every row to `each`.
+    pub(crate) fn read(
+        &self,
+        columns: &[String],
+        each: &mut dyn FnMut(&Row<'_>) -> Result<()>,
+    ) -> Result<()> {
+        match self {
+            Self::File(file) => read(&file.path, columns, each),
+            Self::Table(table) => table.read(columns, each),
+        }
+    }
+
+    /// Refuses what does not have the columns, without reading its rows.
+    pub(crate) fn check_columns(&self, columns: &[String]) -> Result<()> {
+        // An error that stands for "enough": the first row ends the reading.
+        let mut enough = false;
+        let read = self.read(columns, &mut |_| {
+            enough = true;
+            Err(Error::file(self.path(), "enough"))
+        });
+        if enough { Ok(()) } else { read }
+    }
+}
+
 /// The files of a description, folders opened: those that end in `.csv` or `.parquet`, by name.
 ///
 /// # Errors
@@ -180,13 +252,7 @@ pub fn read_parquet<E: From<Error>>(
 /// # Errors
 /// A file that cannot be read, or a column that it does not have.
 pub fn check_columns(path: &Path, columns: &[String]) -> Result<()> {
-    // An error that stands for "enough": the first row ends the reading.
-    let mut enough = false;
-    let read = read(path, columns, &mut |_| {
-        enough = true;
-        Err(Error::file(path, "enough"))
-    });
-    if enough { Ok(()) } else { read }
+    Source::File(InputFile { path: path.to_owned(), name: String::new() }).check_columns(columns)
 }
 
 /// The rows of a text of CSV, for tests.

@@ -14,6 +14,7 @@ Publish a statistic after every step, or train a model, under one promise for al
 ``Histogram``                 counts of items of a known universe
 ``Discovery``                 counts of items that nobody knows beforehand
 ``Substrings``, ``Episodes``  counts of patterns in a stream of letters
+``run``                       a dashboard of many numbers, from files of events or a data frame
 ``Noise``                     correlated noise, added in place to sums of clipped vectors
 ``PrivateGradients``          gradients of people in, noisy sums out
 ============================  =================================================================
@@ -29,6 +30,7 @@ from ._core import (
     Episodes,
     Histogram,
     Noise,
+    Outcome,
     Plan,
     PrivateGradients,
     Release,
@@ -39,6 +41,7 @@ from ._core import (
     calibrate,
     compare,
     plan,
+    run,
 )
 from ._errors import (
     ClosedError,
@@ -78,6 +81,7 @@ __all__ = [
     "Noise",
     "NotApplicableError",
     "NotPrivateWarning",
+    "Outcome",
     "Plan",
     "PrivateGradients",
     "Release",
@@ -89,4 +93,5 @@ __all__ = [
     "calibrate",
     "compare",
     "plan",
+    "run",
 ]

@@ -1,3 +1,4 @@
+import pathlib
 from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
 from types import TracebackType
@@ -336,3 +337,13 @@ class Episodes(Counts):
         reproducible_seed: Optional[int] = None,
     ) -> Episodes: ...
     def push(self, letter: Optional[str]) -> int: ...
+
+class Outcome:
+    before: int
+    published: int
+    steps: int
+    folder: pathlib.Path
+
+def run(
+    file: Path, *, frame: Optional[Any] = None, until: Optional[str] = None, reproducible_seed: Optional[int] = None
+) -> Outcome: ...
