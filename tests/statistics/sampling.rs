@@ -25,8 +25,8 @@ const STEPS: usize = 12;
 
 /// What 32768 games show at least of a trainer that uses all of its budget. Four rounds at rate 1/2 need the noise multiplier 1.17
 /// at (1.5, 0.05). There the best test (simulated 400,000 times beside this code) shows 1.17 of an infinitely exact 1.5 once
-/// Clopper-Pearson has widened its rates by 4.4 deviations, and a draw that is as far off again shows 0.95. Noise × 3/2 shows
-/// 0.51, and 0.75 with as much luck.
+/// Clopper-Pearson has widened its rates by 4.4 deviations, and noise × 3/2 shows 0.51. The limit stands halfway between the two; the
+/// deviation of what is shown was not simulated and is estimated at 0.05, so that each side is about six of them away.
 const SHOWN: f64 = 0.85;
 
 fn sampling() -> CyclicPoisson {
