@@ -50,12 +50,11 @@ impl Case {
         let problem = Problem::new(workload, *steps).unwrap();
         let strategy = strategy.parse::<Method>().unwrap().build(&problem).unwrap();
         let (relation, once) = (relation.parse::<Relation>().unwrap(), Participation::Single);
-        let footprint = match bounds {
-            Some((low, high)) => Footprint::vector(*low, *high, *dimension, relation, once).unwrap(),
-            None => {
-                let term = Term { weight: *clip, participation: once };
-                Footprint::encoded(vec![term], relation).unwrap().of_dimension(*dimension).unwrap()
-            }
+        let footprint = if let Some((low, high)) = bounds {
+            Footprint::vector(*low, *high, *dimension, relation, once).unwrap()
+        } else {
+            let term = Term { weight: *clip, participation: once };
+            Footprint::encoded(vec![term], relation).unwrap().of_dimension(*dimension).unwrap()
         };
         let budget = Budget::gaussian(*mu).unwrap();
         if *exact {
