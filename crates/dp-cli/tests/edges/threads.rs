@@ -19,8 +19,14 @@ fn succeeds(output: &Output, what: &str) {
     assert!(output.status.success(), "{what}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Large enough that the matrices of the plan are shared among threads.
-const STEPS: &str = "256";
+/// The lines of a file without their deviations: a report, which is computed anew and may round differently.
+fn released(directory: &Path, name: &str) -> Vec<String> {
+    let text = fs::read_to_string(directory.join(name)).unwrap();
+    text.lines().filter_map(|line| line.rsplit_once(',')).map(|(values, _)| values.to_owned()).collect()
+}
+
+/// At so many steps planning with one thread ends at other last bits than with two; at 256 it does not.
+const STEPS: &str = "365";
 
 const BUDGET: [&str; 6] = ["--epsilon", "1", "--delta", "1e-6", "--reproducible-seed", "11"];
 
@@ -42,8 +48,8 @@ fn a_release_continues_with_another_number_of_threads() {
         succeeds(&run("2", 9, &["--output", "whole.csv"]), strategy);
         succeeds(&run("2", 4, &state), strategy);
         succeeds(&run("1", 9, &state), strategy);
-        let read = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
-        assert_eq!(read("part.csv"), read("whole.csv"), "{strategy} {arithmetic:?}");
+        let [part, whole] = ["part.csv", "whole.csv"].map(|name| released(directory.path(), name));
+        assert_eq!(part, whole, "{strategy} {arithmetic:?}");
         assert!(directory.path().join("state.plan").exists());
     }
 }
@@ -61,8 +67,7 @@ fn a_graph_continues_with_another_number_of_threads() {
     succeeds(&run("2", "5", &["--output", "whole.csv"]), "whole");
     succeeds(&run("2", "4", &state), "begun");
     succeeds(&run("1", "5", &state), "continued");
-    let read = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
-    assert_eq!(read("part.csv"), read("whole.csv"));
+    assert_eq!(released(directory.path(), "part.csv"), released(directory.path(), "whole.csv"));
 }
 
 #[test]
@@ -72,7 +77,7 @@ fn a_training_is_opened_with_another_number_of_threads() {
         let (a, b) = (i * 37 % 60, i * 23 % 60 + 1);
         format!("{a},{},{b}\n", if a > b { "yes" } else { "no" })
     };
-    let rows: String = (0..200).map(row).collect();
+    let rows: String = (0..365).map(row).collect();
     fs::write(directory.path().join("people.csv"), format!("a,answer,b\n{rows}")).unwrap();
     let base =
         ["train", "--data", "people.csv", "--label", "answer", "--classes", "no,yes", "--bounds", "0:60"];
