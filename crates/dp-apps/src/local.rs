@@ -590,15 +590,16 @@ mod tests {
                 }
             }
             let budget = Budget::gaussian(1.0).unwrap();
-            for (protocol, margin) in [
-                (Protocol::idealized(&strategy, budget).unwrap(), 1e-6),
-                (Protocol::new(&strategy, budget).unwrap(), 3e-4),
-            ] {
-                let squared = protocol.plan().sigma().powi(2);
-                assert!(
-                    squared >= furthest && squared < furthest * (1.0 + margin),
-                    "{name}: {squared} {furthest}"
-                );
+            let idealized = Protocol::idealized(&strategy, budget).unwrap();
+            let squared = idealized.plan().sigma().powi(2);
+            assert!(squared >= furthest && squared < furthest * (1.0 + 1e-6), "{name}: {squared} {furthest}");
+            // The integer matrix may have another scale, which σ and the decoder share: the releases tell. The margin for it adds
+            // 2e-4 to the variance, and the coarse column scales of `scaled-blt` up to 4e-4.
+            let exact = Protocol::new(&strategy, budget).unwrap();
+            for step in [1, intervals] {
+                let deviation = |protocol: &Protocol| protocol.plan().standard_deviation(step).unwrap();
+                let ratio = (deviation(&exact) / deviation(&idealized)).powi(2);
+                assert!((1.0..1.0 + 6e-4).contains(&ratio), "{name} at {step}: {ratio}");
             }
         }
         // Orthogonal columns are the worst case, and the square root's are far from it.
