@@ -67,7 +67,7 @@ const LARGEST_MARGIN: f64 = 1e-3;
 /// use dp_mechanisms::{Metric, Workload, certificate::long_bound};
 /// let bound = long_bound(&Workload::count(), 4096, Metric::Mse)?.expect("one pole");
 /// // The optimum is 11.4906.
-/// assert!(bound > 11.486 && bound < 11.4906);
+/// assert!(bound > 11.48 && bound < 11.4906);
 /// # Ok::<(), dp_mechanisms::Error>(())
 /// ```
 pub fn long_bound(workload: &Workload, steps: usize, metric: Metric) -> Result<Option<f64>> {
