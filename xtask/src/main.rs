@@ -28,6 +28,7 @@ Development tasks:
   reproduce             the tables and figures of the source papers, computed again, with a verdict for each row
   peers                 this library beside others on the same work, in one run
   scale                 how time and memory grow with the horizon and the dimension
+  tables                the tables of errors on the crate page of dp-mechanisms, computed again
   report                one HTML page with the figures and the comparisons
   python [--release] [args]
                         the Python package: its environment, its wheel and its tests; further arguments go to pytest
@@ -72,7 +73,7 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode> {
         }
         ("doc", _) => alone(task, rest).and_then(|()| cargo::doc(&shell))?,
         ("tidy", _) => alone(task, rest).and_then(|()| tidy::run(&shell))?,
-        (program @ ("reproduce" | "peers" | "report" | "scale"), rest) => {
+        (program @ ("reproduce" | "peers" | "report" | "scale" | "tables"), rest) => {
             return passthrough::run(&shell, "dp-benches", program, rest);
         }
         _ => return passthrough::run(&shell, "dp-cli", "dp", arguments),
@@ -99,6 +100,7 @@ mod tests {
             "reproduce",
             "peers",
             "scale",
+            "tables",
             "report",
             "python",
             "doc",

@@ -24,8 +24,8 @@
 //!
 //! # Which strategy
 //!
-//! Errors of the running count in units of `(ζ/μ)²`, mean (E2) and largest (E∞), from
-//! `cargo xtask plan --workload count --steps N --json` (which also reports memory and planning time):
+//! Errors of the running count in units of `(ζ/μ)²`, mean (E2) and largest (E∞), from `cargo xtask tables`, which prints this
+//! table and that of the gaps below (memory and planning time: `cargo xtask plan --workload count --steps N --json`):
 //!
 //! | strategy | E2, E∞ at 1024 | at 4096 | at 2^16 | at 2^20 | values kept per coordinate | planning at 2^16 |
 //! |---|---|---|---|---|---|---|
