@@ -28,7 +28,8 @@ Development tasks:
   reproduce             the tables and figures of the source papers, computed again, with a verdict for each row
   peers                 this library beside others on the same work, in one run
   scale                 how time and memory grow with the horizon and the dimension
-  tables                the tables of errors on the crate page of dp-mechanisms, computed again
+  tables [--quick]      the tables of errors on the crate page of dp-mechanisms, computed again; quickly: at 64 and
+                        256 steps only
   report                one HTML page with the figures and the comparisons
   python [--release] [args]
                         the Python package: its environment, its wheel and its tests; further arguments go to pytest
