@@ -73,10 +73,9 @@ pub(crate) fn run(
     let home = target.join("python");
     let environment = home.join("environment");
     let bin = environment.join(if cfg!(windows) { "Scripts" } else { "bin" });
-    if !bin.join("python").exists() && !bin.join("python.exe").exists() {
-        if cmd!(shell, "{python} -m venv {environment}").run().is_err() {
-            return Ok(Err(format!("{python} cannot make a virtual environment; install its module venv")));
-        }
+    let is_there = bin.join("python").exists() || bin.join("python.exe").exists();
+    if !is_there && cmd!(shell, "{python} -m venv {environment}").run().is_err() {
+        return Ok(Err(format!("{python} cannot make a virtual environment; install its module venv")));
     }
     let python = bin.join("python");
     if !has(shell, &python, NEEDED) {

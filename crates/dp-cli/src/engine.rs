@@ -86,7 +86,7 @@ impl Engine<'_> {
         let mut consumed = Consumed::saved(kept(ROWS), done)?;
         let rows = Rows::start(steps, self.output.group.min(1024));
         self.compare(&rows, &consumed, &mut live)?;
-        let sink = self.sink(kept(LINES), &file, &mut live, &consumed)?;
+        let sink = self.sink(kept(LINES), file.as_ref(), &mut live, &consumed)?;
         let mut run = Run { file, sink, first: done + 1, lines: Vec::new(), last: Vec::new() };
         let progress = output::progress(self.input, self.steps, done);
         let (mut shown, mut group) = (done, 0);
@@ -134,7 +134,7 @@ impl Engine<'_> {
     fn sink(
         &self,
         remembered: &[u8],
-        file: &Option<StateFile>,
+        file: Option<&StateFile>,
         live: &mut impl Live,
         consumed: &Consumed,
     ) -> Result<Sink> {

@@ -125,7 +125,7 @@ impl Release {
                     Plan::doubling_exact(&workload, *method, footprint.clone(), budget, grid, first)
                 };
                 // Of those that are tried in turn, some cannot be measured on live data.
-                let planned = methods.iter().map(plan).find(|plan| plan.is_ok());
+                let planned = methods.iter().map(plan).find(Result::is_ok);
                 return planned.unwrap_or_else(|| plan(&methods[0])).map_err(Usage::error);
             }
             (None, Some(steps)) => steps,
