@@ -66,3 +66,11 @@ fn processor_time() -> Option<Duration> {
     }
     Some(Duration::from_nanos(nanoseconds))
 }
+
+/// The largest resident memory of this process so far, where the system says.
+pub fn peak_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kilobytes * 1024)
+}

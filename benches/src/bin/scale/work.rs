@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use dp_benches::growth::{Cost, Quantity};
+use dp_benches::peak_bytes;
 use dp_mechanisms::{
     Budget, CorrelatedNoise, Footprint, GaussianSource, Mechanism, Method, Participation, Plan, Problem,
     Relation, Seed, Side, Workload,
@@ -155,14 +156,6 @@ fn per_step(mut step: impl FnMut() -> Result<()>) -> Result<f64> {
         }
     }
     Ok(best)
-}
-
-/// The largest resident memory of this process so far, where the system says.
-fn peak_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
-    let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    Some(kilobytes * 1024)
 }
 
 fn beyond(before: Option<u64>) -> Option<u64> {

@@ -11,7 +11,7 @@ use std::path::Path;
 use csv::{ByteRecord, ReaderBuilder};
 use serde::{Deserialize, Serialize};
 
-use super::csv::place as column_place;
+use super::csv::{BOM, place as column_place};
 use super::{Fields, Row};
 use crate::error::{Error, Result};
 
@@ -158,6 +158,10 @@ impl Block {
         if now != Place::Row {
             self.finish_row(path, &mut now)?;
         }
+        // The reader takes a mark from the beginning of what it reads; within a file it is part of a field, and another one saves it.
+        if self.start > 0 && self.bytes[first..].starts_with(BOM) {
+            self.bytes.splice(first..first, BOM.iter().copied());
+        }
         let mut reader = ReaderBuilder::new()
             .flexible(true)
             .has_headers(self.start == 0)
@@ -219,6 +223,7 @@ mod tests {
             "a,b\r\n1,2\r\n\r\n\n3,4",
             "a,b\n\"x\ny\",\"q\"\"\n\"\n5\" pipe,6\n\"\",\"\"\n",
             "a,b\r1,\"2\r\n,\"\r\"3\"4,\"5\n",
+            "\u{feff}a,b\n1,2\n\u{feff}3,\"4\n\"\n\u{feff}\n",
             "a,b\n",
         ];
         for text in texts {

@@ -26,6 +26,8 @@ pub struct Row<'a> {
 enum Fields<'a> {
     /// A record of CSV and where the columns stand in it.
     Record { record: &'a ::csv::ByteRecord, places: &'a [usize] },
+    /// A line without quotes, where its fields end, and where the columns stand among them.
+    Line { line: &'a [u8], ends: &'a [usize], places: &'a [usize] },
     /// The columns themselves.
     Texts(&'a [Option<&'a [u8]>]),
 }
@@ -41,6 +43,13 @@ impl<'a> Row<'a> {
     pub fn field(&self, column: usize) -> Option<&[u8]> {
         match self.fields {
             Fields::Record { record, places } => record.get(*places.get(column)?),
+            Fields::Line { line, ends, places } => {
+                let place = *places.get(column)?;
+                let end = *ends.get(place)?;
+                let start =
+                    place.checked_sub(1).and_then(|before| ends.get(before)).map_or(0, |comma| comma + 1);
+                line.get(start..end)
+            }
             Fields::Texts(texts) => *texts.get(column)?,
         }
     }
