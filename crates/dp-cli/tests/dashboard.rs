@@ -349,3 +349,57 @@ fn an_audit_finds_the_promise_kept_and_broken() {
     let too_little = estimate("4.5");
     assert!(too_little > 2.0 + 3.3 * deviation, "noise × 2/3 was not noticed: {too_little}");
 }
+
+/// A short dashboard with two workers, and with two processes that are started as on two machines: the files of a run in one place.
+#[test]
+fn workers_and_processes_publish_the_same_files() {
+    // Few steps: the strategies of two years take long to fit.
+    let spec = &EXAMPLE.replace("2027-12-31", "2026-01-10");
+    let run = ["run", "dashboard.toml", "--until", "2026-01-06", "--reproducible-seed", "7"];
+    let with = |more: &[&str]| {
+        let folder = place(spec);
+        std::fs::write(folder.path().join("cases.csv"), rows(5)).unwrap();
+        let output = dp(folder.path(), &[&run[..], more].concat());
+        (output, folder)
+    };
+    let (output, alone) = with(&[]);
+    let sentence = stdout(&output);
+    let expected = published(alone.path());
+    let (output, folder) = with(&["--workers", "2", "--progress"]);
+    assert_eq!(stdout(&output), sentence);
+    let progress = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(progress.contains("all rows are read, and every person's limits are kept"), "{progress}");
+    assert_eq!(published(folder.path()), expected);
+
+    let folder = place(spec);
+    let folder = folder.path();
+    std::fs::write(folder.join("cases.csv"), rows(5)).unwrap();
+    // Addresses at which nobody listens any more.
+    let free = [0, 1].map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    let hosts = free.each_ref().map(|host| host.local_addr().unwrap().to_string());
+    drop(free);
+    std::fs::write(folder.join("hosts"), hosts.join("\n")).unwrap();
+    let process = |number: &str| {
+        let more = ["--processes", "2", "--process", number, "--hosts", "hosts", "--wait", "20"];
+        let mut command = command(folder, &[&run[..], &more].concat());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
+    let missing = process("1").env_remove("DP_SECRET").output().unwrap();
+    let text = String::from_utf8_lossy(&missing.stderr).into_owned();
+    assert!(
+        !missing.status.success() && text.contains("name a file with --secret, or set DP_SECRET"),
+        "{text}"
+    );
+    let outside = process("2").output().unwrap();
+    let text = String::from_utf8_lossy(&outside.stderr).into_owned();
+    assert!(
+        text.contains("names 2 addresses for 2 processes, and this is process 2, counted from 0"),
+        "{text}"
+    );
+    let secret = "a secret for a test, with more than 32 bytes";
+    let children = ["0", "1"].map(|number| process(number).env("DP_SECRET", secret).spawn().unwrap());
+    let [first, second] = children.map(|child| stdout(&child.wait_with_output().unwrap()));
+    assert_eq!((first, second), (sentence, "the first process has published\n".to_owned()));
+    assert_eq!(published(folder), expected);
+}

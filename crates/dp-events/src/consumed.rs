@@ -179,7 +179,7 @@ impl Record {
 }
 
 /// All files that were read so far, by name.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Consumed {
     files: BTreeMap<String, Record>,
 }
@@ -215,6 +215,12 @@ pub struct Stretch {
 }
 
 impl Consumed {
+    /// What is remembered of some files alone.
+    pub fn only<'a>(&self, names: impl Iterator<Item = &'a str>) -> Self {
+        let records = names.filter_map(|name| Some((name.to_owned(), self.files.get(name)?.clone())));
+        Self { files: records.collect() }
+    }
+
     /// Begins to read a file from its first row to its last.
     pub fn begin<'a>(&self, name: &str, path: &'a Path, columns: usize, key: &HashKey) -> Reading<'a> {
         let known = self.files.get(name).cloned().unwrap_or_default();

@@ -13,7 +13,7 @@ use crate::people::HashKey;
 use crate::plan::{self, Planned};
 use crate::publish;
 use crate::releases::Releases;
-use crate::rows::{self, Source, Table};
+use crate::rows::{self, InputFile, Source, Table};
 use crate::spec::Spec;
 use crate::state::{self, Contents, Folder, Header, Randomness};
 
@@ -52,6 +52,78 @@ pub struct Change {
     pub before: Ledger,
     /// What is spent in all once the change is made.
     pub after: Ledger,
+}
+
+/// How the new rows of all files come to the intake of a run.
+pub trait Gather {
+    /// The processes that keep the people.
+    fn processes(&self) -> usize {
+        1
+    }
+
+    /// Counts every new row of the files, and remembers it as consumed.
+    ///
+    /// # Errors
+    /// Files that cannot be read, a past that changed, a row that cannot be used where the description says to stop there.
+    fn gather(&mut self, run: Gathering<'_>) -> Result<()>;
+
+    /// Makes durable what belongs to the state of a number elsewhere; called before that state is written.
+    ///
+    /// # Errors
+    /// Whatever stands against it: nothing is then written.
+    fn stage(&mut self, _generation: u64) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// What rows are brought to.
+pub struct Gathering<'a> {
+    /// The input files, in their order.
+    pub files: &'a [InputFile],
+    /// Takes the rows.
+    pub intake: &'a mut Intake,
+    /// Remembers them.
+    pub consumed: &'a mut Consumed,
+    /// The number of steps that are over.
+    pub closed: usize,
+    /// The name that the states of all processes have in common.
+    pub set: [u8; 16],
+    /// How often the state was written so far.
+    pub generation: u64,
+}
+
+/// One file after the other, and one row after the other.
+pub struct InTurn;
+
+impl Gather for InTurn {
+    fn gather(&mut self, mut run: Gathering<'_>) -> Result<()> {
+        run.files.iter().try_for_each(|file| run.count(&Source::File(file.clone())))
+    }
+}
+
+/// The rows of a table, one after the other, and no file.
+struct OfTable<'a>(&'a dyn Table);
+
+impl Gather for OfTable<'_> {
+    fn gather(&mut self, mut run: Gathering<'_>) -> Result<()> {
+        run.count(&Source::Table(self.0))
+    }
+}
+
+impl Gathering<'_> {
+    /// Counts every new row of a source, and remembers it as consumed.
+    fn count(&mut self, source: &Source<'_>) -> Result<()> {
+        let parser = self.intake.parser().clone();
+        let columns = parser.spec().columns();
+        let length = source.length()?;
+        let mut reading = self.consumed.begin(source.name(), source.path(), columns.len(), parser.key());
+        source.read(&columns, &mut |row| {
+            if reading.is_new(row)? { self.intake.push(row, source.path()) } else { Ok(()) }
+        })?;
+        let record = reading.finish(source.end(length))?;
+        self.consumed.end(source.name(), record);
+        Ok(())
+    }
 }
 
 /// A run between reading the state and writing it.
@@ -102,7 +174,7 @@ impl Dashboard {
     /// Files that cannot be read, a past that changed, a state of another description; nothing is then published, and the
     /// state is as before.
     pub fn run(&self, until: i128, randomness: Randomness) -> Result<Outcome> {
-        self.run_over(until, randomness, || self.files())
+        self.run_with(until, randomness, &mut InTurn)
     }
 
     /// [`Dashboard::run`] on rows that are in memory already, in place of the files of the description. They follow the rule of
@@ -111,28 +183,39 @@ impl Dashboard {
     /// # Errors
     /// As [`Dashboard::run`].
     pub fn run_on(&self, until: i128, randomness: Randomness, table: &dyn Table) -> Result<Outcome> {
-        let columns = self.spec.columns();
-        self.run_over(until, randomness, || {
-            let source = Source::Table(table);
-            source.check_columns(&columns)?;
-            Ok(vec![source])
-        })
+        Source::Table(table).check_columns(&self.spec.columns())?;
+        self.run_over(until, randomness, &[], &mut OfTable(table))
     }
 
-    fn run_over<'a>(
+    /// As [`Dashboard::run`], with another way to bring rows to the intake: over several workers, or machines.
+    ///
+    /// # Privacy
+    /// As [`Dashboard::run`], if `gather` counts every row as [`InTurn`] does.
+    ///
+    /// # Errors
+    /// As [`Dashboard::run`], what `gather` returns, and a state that another number of processes made.
+    pub fn run_with(&self, until: i128, randomness: Randomness, gather: &mut dyn Gather) -> Result<Outcome> {
+        // Everything that can be refused without the state is refused before it is made.
+        self.run_over(until, randomness, &self.files()?, gather)
+    }
+
+    fn run_over(
         &self,
         until: i128,
         randomness: Randomness,
-        sources: impl FnOnce() -> Result<Vec<Source<'a>>>,
+        files: &[InputFile],
+        gather: &mut dyn Gather,
     ) -> Result<Outcome> {
-        // Everything that can be refused without the state is refused before it is made.
-        let sources = sources()?;
         let folder = Folder::open(&self.spec.state, self.spec.key.as_deref())?;
-        let (running, fresh) = match folder.read()? {
+        let (mut running, fresh) = match folder.read()? {
             Some(contents) => (self.resume(contents, randomness)?, false),
             None => (self.start(randomness, Vec::new(), 0)?, true),
         };
-        self.go_on(&folder, running, &sources, until, fresh)
+        if fresh {
+            running.header.processes = gather.processes();
+        }
+        self.check_processes(&running.header, gather.processes())?;
+        self.go_on(&folder, running, files, until, fresh, gather)
     }
 
     /// What going on under this description means, where it is not the one that the state was made for; nothing where it is.
@@ -175,9 +258,10 @@ impl Dashboard {
         let contents = folder.read()?;
         let contents =
             contents.ok_or_else(|| Error::state(&self.spec.state, "there is no state to change"))?;
+        self.check_processes(&contents.header, 1)?;
         if contents.header.identity.differences(&self.spec.identity()).is_empty() {
             let running = self.resume(contents, randomness)?;
-            return self.go_on(&folder, running, &files, until, false);
+            return self.go_on(&folder, running, &files, until, false, &mut InTurn);
         }
         self.check_randomness(contents.header.randomness, randomness)?;
         let published = self.published_steps(&contents)?;
@@ -185,7 +269,7 @@ impl Dashboard {
         let mut running = self.start(randomness, contents.header.ledger, published)?;
         running.intake.begin_at(published);
         self.set_aside(published)?;
-        self.go_on(&folder, running, &files, until, true)
+        self.go_on(&folder, running, &files, until, true, &mut InTurn)
     }
 
     /// Reads all rows and says which cannot be used, for whoever may see the data. Nothing is written.
@@ -212,12 +296,10 @@ impl Dashboard {
     }
 
     /// The input files, with the columns that are asked for.
-    fn files(&self) -> Result<Vec<Source<'static>>> {
-        let files: Vec<Source<'_>> = rows::files(&self.spec)?.into_iter().map(Source::File).collect();
+    fn files(&self) -> Result<Vec<InputFile>> {
+        let files = rows::files(&self.spec)?;
         let columns = self.spec.columns();
-        for file in &files {
-            file.check_columns(&columns)?;
-        }
+        files.iter().try_for_each(|file| rows::check_columns(&file.path, &columns))?;
         Ok(files)
     }
 
@@ -226,30 +308,30 @@ impl Dashboard {
         &self,
         folder: &Folder,
         mut running: Running,
-        sources: &[Source<'_>],
+        files: &[InputFile],
         until: i128,
         fresh: bool,
+        gather: &mut dyn Gather,
     ) -> Result<Outcome> {
-        let columns = self.spec.columns();
         let before = running.intake.open();
         let consumed_before = running.consumed.clone();
-        let key = Arc::clone(running.intake.key());
-        for source in sources {
-            let length = source.length()?;
-            let mut reading = running.consumed.begin(source.name(), source.path(), columns.len(), &key);
-            source.read(&columns, &mut |row| {
-                if reading.is_new(row)? { running.intake.push(row, source.path()) } else { Ok(()) }
-            })?;
-            let record = reading.finish(source.end(length))?;
-            running.consumed.end(source.name(), record);
-        }
         let closed = self.spec.calendar.closed_at(until).max(before);
+        gather.gather(Gathering {
+            files,
+            intake: &mut running.intake,
+            consumed: &mut running.consumed,
+            closed,
+            set: running.header.set,
+            generation: running.header.generation,
+        })?;
         while running.intake.open() < closed {
             running.releases.close(&running.intake.close())?;
         }
         running.intake.forget();
         let outcome = Outcome { before, published: closed, steps: self.spec.calendar.steps() };
         if outcome.published > before || running.consumed != consumed_before || fresh {
+            running.header.generation += 1;
+            gather.stage(running.header.generation)?;
             folder.write(&running.contents())?;
         }
         publish::publish(&self.spec, &running.header, &running.releases)?;
@@ -265,7 +347,10 @@ impl Dashboard {
         state::random(&self.spec.state, key.as_mut_slice())?;
         ledger.extend(planned.iter().map(|planned| planned.spent().clone()));
         let fitted = planned.iter().map(|planned| planned.fitted().clone()).collect();
-        let header = Header { identity: self.spec.identity(), randomness, ledger, from, fitted };
+        let mut set = [0; 16];
+        state::random(&self.spec.state, &mut set)?;
+        let (identity, generation) = (self.spec.identity(), 0);
+        let header = Header { identity, randomness, ledger, from, fitted, processes: 1, set, generation };
         let releases = Releases::new(planned, randomness)?;
         let parser = Parser::new(Arc::clone(&self.spec), Arc::new(HashKey::new(*key)));
         Ok(Running { header, releases, intake: Intake::new(parser), consumed: Consumed::default() })
@@ -299,6 +384,19 @@ impl Dashboard {
             return Err(damaged());
         }
         Ok(Running { header, releases, intake, consumed })
+    }
+
+    fn check_processes(&self, header: &Header, processes: usize) -> Result<()> {
+        if header.processes == processes {
+            return Ok(());
+        }
+        Err(Error::state(
+            &self.spec.state,
+            format!(
+                "its people are kept by {} processes, and this run has {processes}; start as many as before",
+                header.processes
+            ),
+        ))
     }
 
     fn check_randomness(&self, saved: Randomness, asked: Randomness) -> Result<()> {

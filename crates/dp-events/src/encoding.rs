@@ -158,7 +158,7 @@ impl Encoding {
     }
 
     /// The number of cells of a key.
-    pub(crate) fn width(&self) -> usize {
+    pub fn width(&self) -> usize {
         match &self.measure {
             Measure::Count | Measure::People(_) | Measure::Sum => 1,
             Measure::Mean { .. } => 2,
@@ -420,6 +420,25 @@ impl Cells {
         }
     }
 
+    /// Adds sums to the cells of a release: by their places where keys are listed, by their names where they are found.
+    pub fn add_sums(&mut self, release: usize, listed: &[(u32, i64)], named: &[(Box<str>, i64)]) {
+        match self.releases.get_mut(release) {
+            Some(ReleaseCells::Listed(cells)) => {
+                for (cell, sum) in listed {
+                    if let Some(cell) = cells.get_mut(*cell as usize) {
+                        *cell += sum;
+                    }
+                }
+            }
+            Some(ReleaseCells::Named(cells)) => {
+                for (name, sum) in named {
+                    *cells.entry(name.clone()).or_insert(0) += sum;
+                }
+            }
+            None => {}
+        }
+    }
+
     /// The cells of every release, in the order of the description: the data itself.
     pub fn releases(&self) -> &[ReleaseCells] {
         &self.releases
@@ -430,7 +449,7 @@ impl Cells {
     }
 
     /// Every sum cut to what the exact mechanism takes.
-    pub(crate) fn capped(mut self) -> Self {
+    pub fn capped(mut self) -> Self {
         let cap = |cell: &mut i64| *cell = (*cell).clamp(-LARGEST_CELL, LARGEST_CELL);
         for cells in &mut self.releases {
             match cells {

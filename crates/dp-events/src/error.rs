@@ -70,6 +70,12 @@ pub enum Error {
         /// What to do.
         advice: String,
     },
+    /// A run over several workers or machines cannot go on.
+    #[error("{reason}")]
+    Parts {
+        /// Why not, and what to do.
+        reason: String,
+    },
     /// What the mechanism refuses.
     #[error("release `{release}`: {source}")]
     Mechanism {
@@ -82,7 +88,7 @@ pub enum Error {
 
 impl Error {
     /// A file that the system refuses to read or write.
-    pub(crate) fn file(path: &Path, reason: impl fmt::Display) -> Self {
+    pub fn file(path: &Path, reason: impl fmt::Display) -> Self {
         Self::File { path: path.to_owned(), reason: reason.to_string() }
     }
 

@@ -13,7 +13,7 @@ use crate::encoding::{Cells, Contribution, Encoding, ReleaseCells, Unfit};
 use crate::error::{Error, Mistake, Result};
 use crate::people::{HashKey, People, Pseudonym, take};
 use crate::rows::Row;
-use crate::spec::{BadRows, Late, Protects, Spec};
+use crate::spec::{BadRows, Late, Spec};
 
 /// Why a row cannot be used at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +53,15 @@ pub struct Event {
     pub contributions: Vec<Contribution>,
 }
 
+/// Which steps rows can count in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Opened {
+    /// The number of steps that are released.
+    pub open: u32,
+    /// Rows of the steps before this one never count.
+    pub first: u32,
+}
+
 /// Makes events of rows, each by itself.
 #[derive(Clone)]
 pub struct Parser {
@@ -78,7 +87,8 @@ impl Parser {
         &self.spec
     }
 
-    pub(crate) fn key(&self) -> &Arc<HashKey> {
+    /// The key of pseudonyms.
+    pub fn key(&self) -> &Arc<HashKey> {
         &self.key
     }
 
@@ -116,9 +126,11 @@ impl Parser {
         bad
     }
 
-    /// The step in which a row of a step counts while the steps before `open` are released; nothing if it does not.
-    pub fn counted_in(&self, step: u32, open: u32) -> Option<u32> {
+    /// The step in which a row of a step counts; nothing if it does not.
+    pub fn counted_in(&self, step: u32, opened: Opened) -> Option<u32> {
+        let Opened { open, first } = opened;
         match (step >= open, self.spec.late) {
+            _ if step < first => None,
             (true, _) => Some(step),
             (false, Late::Next) if (open as usize) < self.spec.calendar.steps() => Some(open),
             (false, _) => None,
@@ -191,21 +203,50 @@ impl Intake {
 
     /// Counts an event, as far as the limits of its person allow.
     pub fn count(&mut self, event: &mut Event) {
-        let Some(step) = self.parser.counted_in(event.step, self.open as u32) else { return };
-        if (event.step as usize) < self.first {
-            return;
-        }
+        let Some(step) = self.parser.counted_in(event.step, self.opened()) else { return };
         event.step = step;
         let encodings = &self.parser.encodings;
         if !self.people.limit(event, encodings) {
             return;
         }
+        let encodings = Arc::clone(encodings);
+        let cells = self.cells_of(step);
+        event.contributions.iter().for_each(|contribution| cells.add(&encodings, contribution));
+    }
+
+    /// The cells of an open step.
+    fn cells_of(&mut self, step: u32) -> &mut Cells {
         let slot = step as usize - self.open;
         if self.cells.len() <= slot {
             self.cells.resize_with(slot + 1, || None);
         }
-        let cells = self.cells[slot].get_or_insert_with(|| Cells::new(encodings));
-        event.contributions.iter().for_each(|contribution| cells.add(encodings, contribution));
+        self.cells[slot].get_or_insert_with(|| Cells::new(&self.parser.encodings))
+    }
+
+    /// What makes events of rows.
+    pub fn parser(&self) -> &Parser {
+        &self.parser
+    }
+
+    /// Which steps rows can count in.
+    pub fn opened(&self) -> Opened {
+        Opened { open: self.open as u32, first: self.first as u32 }
+    }
+
+    /// Takes the people out, in parts by their owner: whoever has them counts their rows, until [`Intake::put_back`].
+    pub fn take_people(&mut self, parts: usize, owner: impl Fn(Pseudonym) -> usize) -> Vec<People> {
+        let nobody = People::new(self.parser.spec.limits);
+        std::mem::replace(&mut self.people, nobody).split(parts, owner)
+    }
+
+    /// Puts people back, and adds the cells of open steps that their rows gave.
+    pub fn put_back(&mut self, people: Vec<People>, steps: Vec<(u32, Cells)>) {
+        people.into_iter().for_each(|people| self.people.join(people));
+        for (step, cells) in steps {
+            if step as usize >= self.open {
+                self.cells_of(step).merge(&cells);
+            }
+        }
     }
 
     /// Closes the first open step: its cells as the mechanisms take them.
@@ -217,7 +258,7 @@ impl Intake {
 
     /// Forgets what no later row can depend on.
     pub fn forget(&mut self) {
-        self.people.close(self.open as u32, self.parser.spec.privacy.protects == Protects::Person);
+        self.people.forget(self.open as u32, self.parser.spec.privacy.protects);
     }
 
     /// All of it as bytes, for the sealed state.

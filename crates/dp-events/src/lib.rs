@@ -18,6 +18,7 @@
 //! | [`statistics`] | from noisy cells to numbers with bands |
 //! | `state` | the sealed folder between two runs |
 //! | [`dashboard`] | a run |
+//! | [`part`] | the people that one of several processes keeps |
 //! | `publish`, `guarantee`, `page` | what everybody sees |
 //! | [`ledger`] | what was spent |
 //!
@@ -40,6 +41,7 @@ mod guarantee;
 pub mod intake;
 pub mod ledger;
 mod page;
+pub mod part;
 pub mod people;
 pub mod plan;
 mod publish;

@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 
 use crate::encoding::Encoding;
 use crate::intake::Event;
-use crate::spec::Limits;
+use crate::spec::{Limits, Protects};
 
 /// A person, by the keyed hash of the identifier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -34,7 +34,8 @@ impl HashKey {
         Self(Zeroizing::new(bytes))
     }
 
-    pub(crate) fn expose(&self) -> &[u8; 32] {
+    /// The bytes, for whoever may know them.
+    pub fn expose(&self) -> &[u8; 32] {
         &self.0
     }
 
@@ -101,10 +102,43 @@ impl People {
         Self { limits, table: HashMap::default() }
     }
 
+    /// Everybody in parts, by their owner, counted from 0.
+    pub fn split(self, parts: usize, owner: impl Fn(Pseudonym) -> usize) -> Vec<Self> {
+        let mut split: Vec<Self> = (0..parts).map(|_| Self::new(self.limits)).collect();
+        if let [all] = split.as_mut_slice() {
+            all.table = self.table;
+            return split;
+        }
+        for (pseudonym, person) in self.table {
+            if let Some(part) = split.get_mut(owner(pseudonym)) {
+                part.table.insert(pseudonym, person);
+            }
+        }
+        split
+    }
+
+    /// Adds people who are not among these.
+    pub fn join(&mut self, others: Self) {
+        if self.table.is_empty() {
+            self.table = others.table;
+        } else {
+            self.table.extend(others.table);
+        }
+    }
+
+    /// Forgets what no later row can depend on, once all steps before `open` are closed and so much is protected.
+    pub fn forget(&mut self, open: u32, protects: Protects) {
+        self.close(open, protects == Protects::Person);
+    }
+
     /// The number of people.
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.table.len()
+    }
+
+    /// Whether nobody has counted.
+    pub fn is_empty(&self) -> bool {
+        self.table.is_empty()
     }
 
     /// Whether one more row of a person counts in a step, which is then remembered.

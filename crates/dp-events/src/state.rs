@@ -53,6 +53,12 @@ pub(crate) struct Header {
     pub(crate) from: usize,
     /// The strategies, as they were fitted when the first step was planned.
     pub(crate) fitted: Vec<Fitted>,
+    /// The processes that keep the people.
+    pub(crate) processes: usize,
+    /// A name that the states of all processes have in common.
+    pub(crate) set: [u8; 16],
+    /// How often the state was written.
+    pub(crate) generation: u64,
 }
 
 impl Header {
@@ -149,7 +155,7 @@ fn padded(size: usize) -> usize {
     size.div_ceil(unit) * unit
 }
 
-fn make_folder(path: &Path) -> Result<()> {
+pub(crate) fn make_folder(path: &Path) -> Result<()> {
     if path.is_dir() {
         return Ok(());
     }

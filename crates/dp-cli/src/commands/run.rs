@@ -26,6 +26,27 @@ pub(crate) struct Run {
     /// was spent before (`dp check` says what that comes to)
     #[arg(long)]
     accept_change: bool,
+    /// Read with so many workers at once, in every process
+    #[arg(long, value_name = "NUMBER", conflicts_with = "accept_change")]
+    workers: Option<usize>,
+    /// Share the work among so many processes, on one machine or on many; start every one of them
+    #[arg(long, value_name = "NUMBER", requires_all = ["process", "hosts"], conflicts_with = "accept_change")]
+    processes: Option<usize>,
+    /// Which of the processes this is, counted from 0; the first publishes
+    #[arg(long, value_name = "NUMBER", requires = "processes")]
+    process: Option<usize>,
+    /// A file with the address of every process, `host:port`, one on each line
+    #[arg(long, value_name = "FILE", requires = "processes")]
+    hosts: Option<PathBuf>,
+    /// A file with the secret that the processes share, readable by its owner alone [default: the variable DP_SECRET]
+    #[arg(long, value_name = "FILE", requires = "processes")]
+    secret: Option<PathBuf>,
+    /// Wait so many seconds for the other processes
+    #[arg(long, value_name = "SECONDS", requires = "processes", default_value_t = 60)]
+    wait: u64,
+    /// Say how far the workers are, on standard error: for whoever may see the data
+    #[arg(long, conflicts_with = "accept_change")]
+    progress: bool,
     /// NOT PRIVATE: noise that everybody can repeat and subtract, for tests and demonstrations
     #[arg(long, value_name = "NUMBER")]
     reproducible_seed: Option<u64>,
@@ -50,6 +71,11 @@ impl Run {
         let dashboard = Dashboard::new(spec)?;
         let outcome = if self.accept_change {
             dashboard.run_changed(until, randomness)?
+        } else if self.workers.is_some() || self.processes.is_some() || self.progress {
+            match dp_dataflow::run(&dashboard, until, randomness, self.options()?)? {
+                Some(outcome) => outcome,
+                None => return output::line("the first process has published"),
+            }
         } else {
             dashboard.run(until, randomness)?
         };
@@ -60,6 +86,38 @@ impl Run {
             1 => format!("published step {now} of {steps} in {folder}"),
             _ => format!("published steps {} to {now} of {steps} in {folder}", before + 1),
         })
+    }
+}
+
+impl Run {
+    /// Over which workers and processes.
+    fn options(&self) -> Result<dp_dataflow::Options> {
+        let workers = self.workers.unwrap_or(1);
+        if workers == 0 {
+            return Err(Usage::error("--workers: there must be at least one"));
+        }
+        let hosts = match (self.processes, self.process, &self.hosts) {
+            (Some(processes), Some(process), Some(file)) => {
+                let text = std::fs::read_to_string(file)
+                    .map_err(|error| Usage::error(format!("{}: {error}", file.display())))?;
+                let addresses: Vec<String> =
+                    text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect();
+                if addresses.len() != processes || process >= processes {
+                    return Err(Usage::error(format!(
+                        "{} names {} addresses for {processes} processes, and this is process {process}, counted from 0",
+                        file.display(),
+                        addresses.len()
+                    )));
+                }
+                let patience = std::time::Duration::from_secs(self.wait);
+                let secret = dp_dataflow::Secret::load(self.secret.as_deref())?;
+                Some((dp_dataflow::Hosts { process, addresses, patience }, secret))
+            }
+            _ => None,
+        };
+        let log: Option<Box<dyn Fn(&str)>> =
+            if self.progress { Some(Box::new(|line| eprintln!("{line}"))) } else { None };
+        Ok(dp_dataflow::Options { workers, hosts, log })
     }
 }
 

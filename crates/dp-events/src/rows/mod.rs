@@ -80,6 +80,11 @@ pub(crate) enum Source<'a> {
 }
 
 impl Source<'_> {
+    /// A file that no state remembers.
+    fn of(path: &Path) -> Self {
+        Self::File(InputFile { path: path.to_owned(), name: String::new() })
+    }
+
     /// The name under which a state remembers it.
     pub(crate) fn name(&self) -> &str {
         match self {
@@ -126,13 +131,25 @@ impl Source<'_> {
 
     /// Refuses what does not have the columns, without reading its rows.
     pub(crate) fn check_columns(&self, columns: &[String]) -> Result<()> {
-        // An error that stands for "enough": the first row ends the reading.
-        let mut enough = false;
-        let read = self.read(columns, &mut |_| {
-            enough = true;
+        self.with_first(columns, &mut |_| Ok(()))
+    }
+
+    /// Hands the first row to `each`, or nothing where there is none.
+    fn with_first<R>(
+        &self,
+        columns: &[String],
+        each: &mut dyn FnMut(Option<&Row<'_>>) -> Result<R>,
+    ) -> Result<R> {
+        let mut found = None;
+        let read = self.read(columns, &mut |row| {
+            found = Some(each(Some(row)));
+            // An error that stands for "enough": the first row ends the reading.
             Err(Error::file(self.path(), "enough"))
         });
-        if enough { Ok(()) } else { read }
+        match found {
+            Some(found) => found,
+            None => read.and_then(|()| each(None)),
+        }
     }
 }
 
@@ -256,12 +273,24 @@ pub fn read_parquet<E: From<Error>>(
     }
 }
 
+/// Hands the first row of a file to `each`, or nothing where it has none.
+///
+/// # Errors
+/// A file that cannot be read, a column that it does not have, or what `each` returns.
+pub fn with_first<R>(
+    path: &Path,
+    columns: &[String],
+    each: &mut dyn FnMut(Option<&Row<'_>>) -> Result<R>,
+) -> Result<R> {
+    Source::of(path).with_first(columns, each)
+}
+
 /// Refuses a file that does not have the columns, without reading its rows.
 ///
 /// # Errors
 /// A file that cannot be read, or a column that it does not have.
 pub fn check_columns(path: &Path, columns: &[String]) -> Result<()> {
-    Source::File(InputFile { path: path.to_owned(), name: String::new() }).check_columns(columns)
+    Source::of(path).check_columns(columns)
 }
 
 /// The rows of a text of CSV, for tests.

@@ -5,6 +5,7 @@ mod examples;
 mod gradients;
 mod momentum;
 mod optimizers;
+mod processes;
 mod regret;
 mod sampling;
 mod shard;
