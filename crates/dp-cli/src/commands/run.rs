@@ -115,8 +115,7 @@ impl Run {
             }
             _ => None,
         };
-        let log: Option<Box<dyn Fn(&str)>> =
-            if self.progress { Some(Box::new(|line| eprintln!("{line}"))) } else { None };
+        let log: Option<dp_dataflow::Log> = if self.progress { Some(Box::new(output::note)) } else { None };
         Ok(dp_dataflow::Options { workers, hosts, log })
     }
 }
