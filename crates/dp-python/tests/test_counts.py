@@ -64,13 +64,14 @@ def test_a_state_goes_on_with_the_same_noise(tmp_path, python):
         cdp.Histogram(["bread", "salt"], **more)
 
 
-def test_counts_are_those_of_the_command_line(dp, tmp_path):
+@pytest.mark.parametrize("exact", [True, False])
+def test_counts_are_those_of_the_command_line(dp, tmp_path, exact):
     (tmp_path / "universe.txt").write_text("bread\nmilk\nsalt\n")
     (tmp_path / "in.csv").write_text("item\nbread\nmilk\nbread\n")
     words = ["histogram", "--input", tmp_path / "in.csv", "--column", "item", "--universe", tmp_path / "universe.txt"]
     words += ["--relation", "zero-out", "--steps", 12, "--mu", 1, "--reproducible-seed", 3, "--show", "bread"]
-    lines = list(csv.DictReader(io.StringIO(dp(*words).stdout)))
-    shop = cdp.Histogram(["bread", "milk", "salt"], steps=12, relation="zero-out", mu=1.0, exact=False, reproducible_seed=3)
+    lines = list(csv.DictReader(io.StringIO(dp(*words, *([] if exact else ["--idealized"])).stdout)))
+    shop = cdp.Histogram(["bread", "milk", "salt"], steps=12, relation="zero-out", mu=1.0, exact=exact, reproducible_seed=3)
     for item in ("bread", "milk", "bread"):
         shop.push([item])
     assert shop.count("bread") == (float(lines[-1]["release"]), float(lines[-1]["standard_deviation"]))
