@@ -237,3 +237,36 @@ impl Lattice {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sensitivity::Participation;
+
+    /// Cells that one person can reach, counted by hand: a replaced item moves two; four rows in cells of their own, four; a
+    /// letter within a string of length 3 leaves three windows and enters three; in five steps, but in four at most where they
+    /// are two apart and there are seven; never more than there are.
+    #[test]
+    fn a_person_reaches_no_more_coordinates_than_are_counted() {
+        let many = Participation::repeated(3, 1).unwrap();
+        let apart = Participation::repeated(5, 2).unwrap();
+        let once = Participation::Single;
+        let term = |weight: f64, participation| Term { weight, participation };
+        let cases = [
+            (vec![term(2.0_f64.sqrt(), once)], 1000, 2.0),
+            (vec![term(2.0, once)], 1000, 4.0),
+            (vec![term(1.0, many), term(3.0_f64.sqrt(), once)], 1000, 6.0),
+            (vec![term(1.0, apart)], 1000, 4.0),
+            (vec![term(2.0, once)], 3, 3.0),
+        ];
+        for (terms, dimension, reached) in cases {
+            let footprint = Footprint::encoded(terms, Relation::Replace).unwrap();
+            let footprint = footprint.of_dimension(dimension).unwrap();
+            let lattice = Lattice::new(&footprint, dimension, 1.0).unwrap();
+            assert_eq!(lattice.touched(&footprint, dimension, 7), reached, "{footprint:?}");
+        }
+        // Numbers with bounds: one person changes every coordinate.
+        let vector = Footprint::vector(0.0, 1.0, 9, Relation::ZeroOut, once).unwrap();
+        assert_eq!(Lattice::new(&vector, 9, 0.5).unwrap().touched(&vector, 9, 7), 9.0);
+    }
+}
