@@ -6,7 +6,8 @@
 //! | module | owns |
 //! |---|---|
 //! | [`operators`] | limits per person, sums per key and step, the end of a step: on timely streams, usable alone |
-//! | `work` | what a worker does: read its blocks of the input, and carry them through the operators |
+//! | `work`, `reading` | what a worker does: read its blocks of the input, and carry them through the operators |
+//! | `closing` | what a process does with the steps of its keys: add up, add noise, keep |
 //! | [`mesh`] | connections between processes, and how their loss is noticed |
 //! | [`secret`] | what the processes of a run have in common |
 //! | [`run`](mod@run) | a run: who does what, in which order, and what is on disk when |
@@ -14,9 +15,10 @@
 //! # How a run goes
 //! The first process opens the state of the dashboard, exactly as a run in one place does, and hands the input out in blocks. Each
 //! worker reads every n-th block once, makes events of its rows and sends each to the worker that owns the person. There the
-//! limits are enforced in the order of the input, and what counts is added up and sent to the first process, which adds the
-//! noise, seals the new state and publishes. People stay where they are: every process keeps those it owns in a sealed
-//! state of its own.
+//! limits are enforced in the order of the input, and what counts is added up and sent to the worker that owns the key. When all
+//! rows are read, every process closes the steps that are over for its own keys: it adds their noise, without asking anybody,
+//! and sends what is published to the first process, which puts it in order, seals the new state and publishes. People and keys
+//! stay where they are: every process keeps those it owns, with the noise of its keys, in a sealed state of its own.
 //!
 //! # When something breaks
 //! A process that is killed, or cannot go on, ends the run everywhere with one sentence. Nothing has been published then, unless
@@ -26,11 +28,14 @@
 //!
 //! # What each process sees
 //! Every process reads a part of the rows in clear, knows the key of pseudonyms while it runs, and keeps its share of the
-//! people by pseudonym, sealed. The first process sees the true sums of every key and step, and holds the noise. The connections
+//! people by pseudonym, sealed. It sees the true sums of the keys it owns, and holds their noise: with secret noise every process
+//! draws its own, and none knows that of another. The connections
 //! are authenticated by the shared secret but not encrypted: they belong on a network that nobody else reads.
 
+mod closing;
 pub mod mesh;
 pub mod operators;
+mod reading;
 pub mod run;
 pub mod secret;
 mod work;

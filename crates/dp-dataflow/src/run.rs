@@ -5,11 +5,12 @@
 //! | start | connects, compares what all have | connects, says what it has |
 //! | state | opens the state of the dashboard | takes the one of its two states that belongs to it |
 //! | rows | hands out blocks; all workers read | the same |
-//! | sums | closes steps and adds noise | forgets what closed steps need no more |
-//! | stage | waits for all | writes a state that holds the people before and after |
+//! | steps | closes those that are over for its keys, and gathers what all publish | closes them for its keys, forgets what nobody needs any more |
+//! | stage | waits for all | writes a state that holds its people and keys before and after |
 //! | commit | writes the new state: **from here on the run has happened** | |
 //! | publish | writes the output | ends |
 
+use std::fmt::Write as _;
 use std::io::BufReader;
 use std::net::TcpStream;
 use std::path::Path;
@@ -18,19 +19,20 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant, SystemTime};
 
 use dp_events::consumed::{Consumed, RowHasher, Stretch};
-use dp_events::dashboard::{Gather, Gathering};
-use dp_events::intake::{Event, Opened, Parser};
-use dp_events::part::{self, PartFolder};
+use dp_events::dashboard::{Design, Gather, Gathering};
+use dp_events::intake::{Event, OpenSteps, Opened, Parser};
+use dp_events::part::{self, Part, PartFolder, PartOf};
 use dp_events::people::{HashKey, People};
 use dp_events::rows::{self, InputFile};
 use dp_events::spec::{BadRows, Identity, Spec};
-use dp_events::{Dashboard, Mistake, Outcome, Randomness};
+use dp_events::{Dashboard, Mistake, Outcome, Randomness, Releases};
 use serde::{Deserialize, Serialize};
 
+use crate::closing::Closing;
 use crate::mesh::{self, Broken, Hosts, Mesh};
 use crate::operators::owner_of_person;
 use crate::secret::{Secret, masked};
-use crate::work::{self, Found, Job, Progress, Unit};
+use crate::work::{self, Found, Job, Progress, Published, Reached, Unit};
 use crate::{Error, Result, failed};
 
 /// How far the clocks of two machines may be apart.
@@ -66,8 +68,8 @@ enum Message {
     Ready,
     /// All states fit.
     Go,
-    /// How far a process is: units and rows.
-    Progress(u64, u64),
+    /// How far a process is.
+    Progress(Reached),
     /// What a process has read, and whether a row could not be used.
     Finished(Vec<(u32, Found)>, bool),
     /// Write the state of a generation.
@@ -87,7 +89,7 @@ struct Facts {
     program: [u8; 32],
     workers: usize,
     identity: Identity,
-    reproducible: bool,
+    randomness: Randomness,
     files: Vec<FileFacts>,
     /// Seconds since 1970.
     clock: u64,
@@ -110,6 +112,7 @@ struct Start {
     closed: u32,
     units: Vec<Unit>,
     consumed: Consumed,
+    design: Design,
 }
 
 /// Reads what is new, closes every step that is over and publishes, as [`Dashboard::run`] does, with several workers. The first
@@ -152,7 +155,7 @@ pub fn run(
     let mut team = Team::new(mesh, process, &broken)?;
     let facts = facts(spec, &files, options.workers, randomness)?;
     if process > 0 {
-        let outcome = follow(spec, &files, facts, &mut team, &options, processes);
+        let outcome = follow(spec, &files, facts, &mut team, &options);
         if let Err(error) = &outcome {
             team.tell_all(&Message::Failed(error.to_string()));
         }
@@ -186,7 +189,7 @@ struct Team {
     inbox: mpsc::Receiver<(usize, Message)>,
     waiting: Vec<(usize, Message)>,
     /// How far each process is.
-    reached: Vec<(u64, u64)>,
+    reached: Vec<Reached>,
     broken: Arc<Broken>,
     over: Arc<AtomicBool>,
 }
@@ -230,7 +233,7 @@ impl Team {
         }
         Ok(Self {
             process,
-            reached: vec![(0, 0); mesh.control.len()],
+            reached: vec![Reached::default(); mesh.control.len()],
             control: mesh.control.into_iter().map(|stream| stream.map(Mutex::new)).collect(),
             data: mesh.data,
             sessions: mesh.sessions,
@@ -272,7 +275,7 @@ impl Team {
     fn take(&mut self, patience: Duration) {
         if let Ok((other, message)) = self.inbox.recv_timeout(patience) {
             match message {
-                Message::Progress(units, rows) => self.reached[other] = (units, rows),
+                Message::Progress(reached) => self.reached[other] = reached,
                 message => self.waiting.push((other, message)),
             }
         }
@@ -308,7 +311,7 @@ fn facts(spec: &Spec, files: &[InputFile], workers: usize, randomness: Randomnes
         program,
         workers,
         identity: spec.identity(),
-        reproducible: randomness != Randomness::System,
+        randomness,
         files: files.collect::<Result<_>>()?,
         clock,
     })
@@ -350,8 +353,8 @@ fn compare(other: usize, here: &Facts, there: &Facts) -> Result<()> {
     if !differences.is_empty() {
         return refuse(format!("has another description: {}", differences.join("; ")));
     }
-    if here.reproducible != there.reproducible {
-        return refuse("was started with another kind of seed".to_owned());
+    if here.randomness != there.randomness {
+        return refuse("was started with another seed".to_owned());
     }
     let names = |facts: &Facts| facts.files.iter().map(|file| file.name.clone()).collect::<Vec<_>>();
     if names(here) != names(there) {
@@ -451,10 +454,83 @@ impl Lead<'_> {
         Ok(())
     }
 
+    /// Runs the workers of this process, and says now and then how far all of them are.
+    fn execute(&mut self, job: Job, people: Vec<People>, units: usize) -> Result<Done> {
+        let wires = std::mem::take(&mut self.team.data);
+        let (mut last, log, progress) =
+            (Instant::now(), self.options.log.as_ref(), Arc::clone(&job.progress));
+        let team = &mut *self.team;
+        Done::of(job, people, wires, 0, || {
+            team.take(Duration::ZERO);
+            if last.elapsed() >= REPORT
+                && let Some(log) = log
+            {
+                last = Instant::now();
+                team.reached[0] = progress.now();
+                log(&report(&team.reached, units));
+            }
+            Ok(())
+        })
+    }
+
     fn log(&self, text: &str) {
         if let Some(log) = &self.options.log {
             log(text);
         }
+    }
+}
+
+/// How far all processes are, in a line.
+fn report(reached: &[Reached], units: usize) -> String {
+    let all = |index: usize| -> u64 {
+        reached.iter().flat_map(|process| process.workers.iter().map(move |worker| worker[index])).sum()
+    };
+    let mut text = format!("{} of {units} blocks and {} rows are read", all(0), all(1));
+    for (process, reached) in reached.iter().enumerate() {
+        let workers: Vec<String> = reached.workers.iter().map(|[units, _]| units.to_string()).collect();
+        let _ = write!(
+            text,
+            "; process {process}: {} blocks by its workers, {} steps closed",
+            if workers.is_empty() { "no".to_owned() } else { workers.join(" + ") },
+            reached.steps
+        );
+    }
+    text
+}
+
+/// What the workers of a process have done, put together.
+struct Done {
+    people: Vec<People>,
+    found: Vec<(u32, Found)>,
+    bad: bool,
+    steps: OpenSteps,
+    releases: Releases,
+    published: Published,
+}
+
+impl Done {
+    fn of(
+        job: Job,
+        people: Vec<People>,
+        wires: Vec<Option<mesh::Wire>>,
+        process: usize,
+        meanwhile: impl FnMut() -> Result<()>,
+    ) -> Result<Self> {
+        let closing = Arc::clone(&job.closing);
+        let outcomes = work::execute(job, people, wires, process, meanwhile)?;
+        let closing = Arc::into_inner(closing).ok_or_else(|| failed("the keys are still in use"))?;
+        let closing = closing.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let (mut people, mut found, mut bad) = (Vec::new(), Vec::new(), false);
+        let (mut open, mut published) = (Vec::new(), Published::new());
+        for (worker, outcome) in outcomes.into_iter().enumerate() {
+            people.push(outcome.people);
+            found.extend(outcome.found);
+            bad |= outcome.bad;
+            open.extend(outcome.steps.into_iter().map(|(step, cells)| (worker, step, cells)));
+            published.extend(outcome.published);
+        }
+        let (steps, releases) = closing.finish(open.into_iter())?;
+        Ok(Self { people, found, bad, steps, releases, published })
     }
 }
 
@@ -488,6 +564,7 @@ impl Gather for Lead<'_> {
                 closed,
                 units: units.clone(),
                 consumed: run.consumed.only(whole.clone()),
+                design: run.design.clone(),
             };
             self.team.tell(other, &Message::Start(Box::new(start)))?;
         }
@@ -505,7 +582,10 @@ impl Gather for Lead<'_> {
             // All of them belong to the first process.
             owner_of_person(person, processes * workers).min(workers - 1)
         });
-        let progress = Arc::new(Progress::default());
+        let progress = Arc::new(Progress::new(workers));
+        let encodings = Arc::clone(parser.encodings());
+        let (steps, releases) = (run.intake.take_steps(), run.releases.take());
+        let closing = Closing::new(steps, releases, encodings, 0, workers, processes);
         let job = Job {
             parser: parser.clone(),
             files: run.files.to_vec(),
@@ -513,41 +593,12 @@ impl Gather for Lead<'_> {
             consumed: run.consumed.clone(),
             opened,
             closed,
-            owners: workers,
+            closing: Arc::new(Mutex::new(closing)),
             broken: Arc::clone(&self.team.broken),
             progress: Arc::clone(&progress),
         };
-        let wires = std::mem::take(&mut self.team.data);
-        let (mut last, all) = (Instant::now(), units.len());
-        let log = self.options.log.as_ref();
-        let team = &mut *self.team;
-        let outcomes = work::execute(job, people, wires, 0, || {
-            team.take(Duration::ZERO);
-            if last.elapsed() >= REPORT
-                && let Some(log) = log
-            {
-                last = Instant::now();
-                team.reached[0] =
-                    (progress.units.load(Ordering::Relaxed), progress.rows.load(Ordering::Relaxed));
-                let text: Vec<String> = (0..)
-                    .zip(&team.reached)
-                    .map(|(process, (units, rows))| format!("process {process}: {units} blocks, {rows} rows"))
-                    .collect();
-                let done: u64 = team.reached.iter().map(|(units, _)| units).sum();
-                log(&format!("{done} of {all} blocks read ({})", text.join("; ")));
-            }
-            Ok(())
-        })?;
-        let mut found = Vec::new();
-        let mut bad = false;
-        let mut cells = Vec::new();
-        let mut people = Vec::new();
-        for outcome in outcomes {
-            bad |= outcome.bad;
-            found.extend(outcome.found);
-            cells.extend(outcome.steps);
-            people.push(outcome.people);
-        }
+        let mut done = self.execute(job, people, units.len())?;
+        let (mut found, mut bad) = (std::mem::take(&mut done.found), done.bad);
         for other in self.team.others() {
             let (theirs, unfit) = self.team.wait_for(other, |message| match message {
                 Message::Finished(found, bad) => Some((found, bad)),
@@ -561,8 +612,24 @@ impl Gather for Lead<'_> {
             self.first_bad(run.files, run.consumed, &parser)?;
         }
         self.remember(run.files, &units, &unread, found, run.consumed, parser.key())?;
-        run.intake.put_back(people, cells);
-        self.log("all rows are read, and every person's limits are kept");
+        run.intake.put_back(done.people, done.steps);
+        *run.releases = done.releases;
+        for step in opened.open..closed {
+            let mut parts = Vec::with_capacity(processes);
+            for process in 0..processes {
+                let part = done.published.remove(&(step, process));
+                parts.push(
+                    part.ok_or_else(|| {
+                        failed(format!("process {process} has not closed step {}", step + 1))
+                    })?,
+                );
+            }
+            run.archive.publish(parts);
+        }
+        self.log(&format!(
+            "all rows are read, every person's limits are kept, and {} steps are closed",
+            closed.saturating_sub(opened.open)
+        ));
         Ok(())
     }
 
@@ -611,14 +678,9 @@ impl Lead<'_> {
 }
 
 /// The part of every other process in a run.
-fn follow(
-    spec: &Spec,
-    files: &[InputFile],
-    facts: Facts,
-    team: &mut Team,
-    options: &Options,
-    processes: usize,
-) -> Result<()> {
+fn follow(spec: &Spec, files: &[InputFile], facts: Facts, team: &mut Team, options: &Options) -> Result<()> {
+    let (process, workers, processes) = (team.process, options.workers, team.control.len());
+    let randomness = facts.randomness;
     team.tell(0, &Message::Facts(facts))?;
     let stamps = stamps(files)?;
     let start = team.wait_for(0, |message| match message {
@@ -626,48 +688,48 @@ fn follow(
         _ => None,
     })?;
     let key = Arc::new(HashKey::new(masked(&team.sessions[0], &start.key)));
-    let (process, workers) = (team.process, options.workers);
     let path = part::folder_of(&spec.state, process);
-    let (mut folder, everybody) =
-        PartFolder::open(&path, start.set, process, processes, start.generation, spec.limits)?;
+    let place = PartOf { set: start.set, number: start.generation, process, processes };
+    let (mut folder, part) = PartFolder::open(&path, place, spec, &start.design, randomness)?;
+    if part.steps.open() != start.opened.open as usize {
+        return Err(failed(format!("{}: it has closed other steps than the dashboard", path.display())));
+    }
     team.tell(0, &Message::Ready)?;
     team.wait_for(0, |message| matches!(message, Message::Go).then_some(()))?;
     let first = process * workers;
-    let people = everybody.split(workers, |person| {
+    let people = part.people.split(workers, |person| {
         owner_of_person(person, processes * workers).saturating_sub(first).min(workers - 1)
     });
-    let progress = Arc::new(Progress::default());
+    let parser = Parser::new(Arc::new(spec.clone()), key);
+    let encodings = Arc::clone(parser.encodings());
+    let closing = Closing::new(part.steps, part.releases, encodings, process, workers, processes);
+    let progress = Arc::new(Progress::new(workers));
     let job = Job {
-        parser: Parser::new(Arc::new(spec.clone()), key),
+        parser,
         files: files.to_vec(),
         units: start.units,
         consumed: start.consumed,
         opened: start.opened,
         closed: start.closed,
-        owners: workers,
+        closing: Arc::new(Mutex::new(closing)),
         broken: Arc::clone(&team.broken),
         progress: Arc::clone(&progress),
     };
     let wires = std::mem::take(&mut team.data);
     let mut last = Instant::now();
-    let outcomes = work::execute(job, people, wires, process, || {
+    let done = Done::of(job, people, wires, process, || {
         if last.elapsed() < REPORT {
             return Ok(());
         }
         last = Instant::now();
-        let reached = (progress.units.load(Ordering::Relaxed), progress.rows.load(Ordering::Relaxed));
-        team.tell(0, &Message::Progress(reached.0, reached.1))
+        team.tell(0, &Message::Progress(progress.now()))
     })?;
     unchanged(files, &stamps)?;
+    team.tell(0, &Message::Finished(done.found, done.bad))?;
     let mut people = People::new(spec.limits);
-    let (mut found, mut bad) = (Vec::new(), false);
-    for outcome in outcomes {
-        people.join(outcome.people);
-        found.extend(outcome.found);
-        bad |= outcome.bad;
-    }
-    team.tell(0, &Message::Finished(found, bad))?;
-    people.forget(start.closed.max(start.opened.open), spec.privacy.protects);
+    done.people.into_iter().for_each(|part| people.join(part));
+    people.forget(done.steps.open() as u32, spec.privacy.protects);
+    let part = Part { people, steps: done.steps, releases: done.releases };
     loop {
         let stage = team.wait_for(0, |message| match message {
             Message::Stage(generation) => Some(Some(generation)),
@@ -676,7 +738,7 @@ fn follow(
         })?;
         match stage {
             Some(generation) => {
-                folder.stage(&people, generation)?;
+                folder.stage(&part, generation)?;
                 team.tell(0, &Message::Staged)?;
             }
             None => return Ok(()),

@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
-use dp_events::consumed::{Consumed, Digest, Record, RowHasher, Stretch};
+use dp_events::consumed::{Consumed, Record, Stretch};
 use dp_events::encoding::Cells;
-use dp_events::intake::{Event, Opened, Parser};
+use dp_events::intake::{Opened, Parser};
 use dp_events::people::People;
-use dp_events::rows::blocks::{Block, Layout, Passage, Place};
-use dp_events::rows::{self, InputFile};
+use dp_events::releases::StepNumbers;
+use dp_events::rows::InputFile;
+use dp_events::rows::blocks::{Block, Passage};
 use serde::{Deserialize, Serialize};
 use timely::WorkerConfig;
 use timely::communication::allocator::ProcessBuilder;
@@ -24,8 +25,10 @@ use timely::dataflow::operators::generic::Operator;
 use timely::dataflow::operators::{Input, Probe};
 use timely::worker::Worker;
 
+use crate::closing::{Closed, Closing};
 use crate::mesh::{Broken, Wire};
-use crate::operators::{Placed, aggregate, bound_contributions, owner_of_cell, release};
+use crate::operators::{Placed, Steps, aggregate, bound_contributions, release};
+use crate::reading::{Composer, Reader};
 use crate::{Result, failed};
 
 /// Blocks that a worker has read but not yet sent on.
@@ -37,8 +40,7 @@ const WINDOW: usize = 4;
 /// A time is the number of a unit, and within it the number of a batch of rows.
 const BATCH_BITS: u32 = 24;
 
-/// Rows in a batch of a file that is read as a whole, and the batches that may be on their way.
-const BATCH: u64 = 8192;
+/// How many batches of a file that is read as a whole may be on their way.
 const BATCHES: u64 = 8;
 
 /// How long a worker sleeps that has nothing to do.
@@ -114,27 +116,59 @@ pub(crate) struct Job {
     pub(crate) opened: Opened,
     /// The number of steps that are over.
     pub(crate) closed: u32,
-    /// The workers of the first process own all cells.
-    pub(crate) owners: usize,
+    /// The keys of this process.
+    pub(crate) closing: Arc<Mutex<Closing>>,
     pub(crate) broken: Arc<Broken>,
     pub(crate) progress: Arc<Progress>,
 }
 
 /// How far the workers of a process are.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Progress {
-    pub(crate) units: AtomicU64,
-    pub(crate) rows: AtomicU64,
+    /// Units and rows that each worker has read.
+    pub(crate) workers: Vec<[AtomicU64; 2]>,
+    /// Steps that the process has closed.
+    pub(crate) steps: AtomicU64,
+}
+
+impl Progress {
+    pub(crate) fn new(workers: usize) -> Self {
+        Self { workers: (0..workers).map(|_| Default::default()).collect(), steps: AtomicU64::new(0) }
+    }
+
+    /// As it is now.
+    pub(crate) fn now(&self) -> Reached {
+        let read = |one: &[AtomicU64; 2]| one.each_ref().map(|count| count.load(Ordering::Relaxed));
+        Reached {
+            workers: self.workers.iter().map(read).collect(),
+            steps: self.steps.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// How far a process is, at one time.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Reached {
+    /// Units and rows that each worker has read.
+    pub(crate) workers: Vec<[u64; 2]>,
+    /// Steps that it has closed.
+    pub(crate) steps: u64,
 }
 
 /// What a worker has when it is done.
 pub(crate) struct Outcome {
     pub(crate) people: People,
     pub(crate) found: Vec<(u32, Found)>,
-    pub(crate) steps: Vec<(u32, Cells)>,
+    /// The cells of its keys in steps that are not over.
+    pub(crate) steps: BTreeMap<u32, Cells>,
+    /// What all processes publish of every step, at the first worker of all.
+    pub(crate) published: Published,
     /// Whether a row could not be used.
     pub(crate) bad: bool,
 }
+
+/// What is published, by step and process.
+pub(crate) type Published = BTreeMap<(u32, usize), Vec<StepNumbers>>;
 
 /// Runs all workers of a process, connected to those of others.
 ///
@@ -199,259 +233,196 @@ pub(crate) fn execute(
 }
 
 /// Everything a worker does.
-#[expect(clippy::too_many_lines, reason = "one loop, whose handles all belong to one dataflow")]
 fn work(worker: &mut Worker, job: &Job, people: People) -> Result<Outcome> {
-    let (index, workers) = (worker.index(), worker.peers());
-    let encodings = Arc::clone(job.parser.encodings());
-    let people = Rc::new(RefCell::new(people));
-    let passages: Rc<RefCell<HashMap<u32, Passage>>> = Rc::default();
-    let steps = Rc::new(RefCell::new(BTreeMap::new()));
-    let over: Rc<RefCell<Vec<(u32, Cells)>>> = Rc::default();
-    let bounded = ProbeHandle::new();
-    let done = ProbeHandle::new();
-    let (owners, closed, open) = (job.owners, job.closed, job.opened.open);
-    let (mut input, mut notes) = worker.dataflow::<u64, _, _>(|scope| {
-        let (input, events) = scope.new_input::<Vec<Placed>>();
-        let (notes, noted) = scope.new_input::<Vec<(u64, u32, Passage)>>();
-        let heard = Rc::clone(&passages);
-        noted.unary::<timely::container::CapacityContainerBuilder<Vec<()>>, _, _, _>(
-            Exchange::new(|note: &(u64, u32, Passage)| note.0),
-            "Passages",
-            move |_, _| {
-                move |input, _| {
-                    input.for_each(|_, data| {
-                        heard.borrow_mut().extend(data.drain(..).map(|(_, unit, passage)| (unit, passage)));
-                    });
-                }
-            },
-        );
-        // Rows come in any order of their times, so no step is complete before all of them are read.
-        let complete = |frontier: Option<&u64>| if frontier.is_none() { u32::MAX } else { 0 };
-        let events =
-            bound_contributions(events, Arc::clone(&encodings), Rc::clone(&people)).probe_with(&bounded);
-        let owner = move |encoding: &_, cell: std::result::Result<u32, &str>| {
-            cell.map_or(0, |cell| owner_of_cell(encoding, cell, owners))
-        };
-        let sums = aggregate(events, Arc::clone(&encodings), complete, owner);
-        let taken = Rc::clone(&over);
-        release(
-            sums,
-            Arc::clone(&encodings),
-            Rc::clone(&steps),
-            open,
-            complete,
-            move || closed,
-            move |step, cells| {
-                // All cells go to the workers of the first process.
-                if index < owners {
-                    taken.borrow_mut().push((step, cells));
-                }
-                Vec::<()>::new()
-            },
-        )
-        .probe_with(&done);
-        (input, notes)
-    });
-
+    let mut flow = Flow::build(worker, job, people);
     let mut reader = Reader::new(job)?;
-    let mut mine = (index..job.units.len()).step_by(workers);
-    let mut loaded: VecDeque<(usize, Option<Block>)> = VecDeque::new();
-    let mut composer = Composer { next: 0, place: Place::Row, known: HashMap::new() };
-    let time = |unit: usize| (unit as u64) << BATCH_BITS;
-    let mut found = Vec::new();
-    if index < job.units.len() {
-        input.advance_to(time(index));
+    let found = flow.read_all(worker, job, &mut reader)?;
+    let bad = reader.bad;
+    drop(reader);
+    flow.finish(worker, job, found, bad)
+}
+
+pub(crate) type EventInput = timely::dataflow::operators::core::input::Handle<
+    u64,
+    timely::container::CapacityContainerBuilder<Vec<Placed>>,
+>;
+
+/// What a unit makes of the places in which it may begin, for a worker.
+type Note = (u64, u32, Passage);
+
+type NoteInput = timely::dataflow::operators::core::input::Handle<
+    u64,
+    timely::container::CapacityContainerBuilder<Vec<Note>>,
+>;
+
+/// The dataflow, as one worker holds it.
+struct Flow {
+    index: usize,
+    workers: usize,
+    input: EventInput,
+    notes: NoteInput,
+    passages: Rc<RefCell<HashMap<u32, Passage>>>,
+    people: Rc<RefCell<People>>,
+    steps: Steps,
+    published: Rc<RefCell<Published>>,
+    /// How far everybody's limits are enforced.
+    bounded: ProbeHandle<u64>,
+    /// Whether everything is published.
+    done: ProbeHandle<u64>,
+}
+
+/// A time is the number of a unit, and within it the number of a batch of rows.
+fn time_of(unit: usize) -> u64 {
+    (unit as u64) << BATCH_BITS
+}
+
+impl Flow {
+    fn build(worker: &mut Worker, job: &Job, people: People) -> Self {
+        let (index, workers) = (worker.index(), worker.peers());
+        let encodings = Arc::clone(job.parser.encodings());
+        let people = Rc::new(RefCell::new(people));
+        let passages: Rc<RefCell<HashMap<u32, Passage>>> = Rc::default();
+        let steps = Steps::default();
+        let published: Rc<RefCell<Published>> = Rc::default();
+        let (bounded, done) = (ProbeHandle::new(), ProbeHandle::new());
+        let (closed, open) = (job.closed, job.opened.open);
+        let (input, notes) = worker.dataflow::<u64, _, _>(|scope| {
+            let (input, events) = scope.new_input::<Vec<Placed>>();
+            let (notes, noted) = scope.new_input::<Vec<Note>>();
+            let heard = Rc::clone(&passages);
+            noted.sink(Exchange::new(|note: &Note| note.0), "Passages", move |(input, _)| {
+                input.for_each(|_, data| {
+                    heard.borrow_mut().extend(data.drain(..).map(|(_, unit, passage)| (unit, passage)));
+                });
+            });
+            // Rows come in any order of their times, so no step is complete before all of them are read.
+            let complete = |frontier: Option<&u64>| if frontier.is_none() { u32::MAX } else { 0 };
+            let events =
+                bound_contributions(events, Arc::clone(&encodings), Rc::clone(&people)).probe_with(&bounded);
+            let sums = aggregate(events, Arc::clone(&encodings), complete);
+            let owner = closer(job, index);
+            let released = release(sums, encodings, Rc::clone(&steps), open, complete, move || closed, owner);
+            let gathered = Rc::clone(&published);
+            released
+                .unary::<timely::container::CapacityContainerBuilder<Vec<()>>, _, _, _>(
+                    Exchange::new(|_: &Closed| 0),
+                    "Gather",
+                    move |_, _| {
+                        move |input, _| {
+                            input.for_each(|_, data| {
+                                let parts = data.drain(..).map(|one| ((one.step, one.process), one.numbers));
+                                gathered.borrow_mut().extend(parts);
+                            });
+                        }
+                    },
+                )
+                .probe_with(&done);
+            (input, notes)
+        });
+        Self { index, workers, input, notes, passages, people, steps, published, bounded, done }
     }
-    loop {
-        job.broken.check()?;
-        while loaded.len() < AHEAD
-            && let Some(unit) = mine.next()
-        {
-            let block = match job.units[unit] {
-                Unit::Whole { .. } => None,
-                Unit::Bytes { file, start, end, .. } => {
-                    let block = Block::read(&job.files[file].path, start, end)?;
-                    let passage = block.passage();
-                    (0..workers).for_each(|to| notes.send((to as u64, unit as u32, passage)));
-                    // A new time sends what the exchange still holds back.
-                    notes.advance_to(*notes.time() + 1);
-                    Some(block)
-                }
-            };
-            loaded.push_back((unit, block));
+
+    /// Reads every unit of this worker, not further ahead than the slowest allows.
+    fn read_all(
+        &mut self,
+        worker: &mut Worker,
+        job: &Job,
+        reader: &mut Reader<'_>,
+    ) -> Result<Vec<(u32, Found)>> {
+        let mut mine = (self.index..job.units.len()).step_by(self.workers);
+        let mut loaded: VecDeque<(usize, Option<Block>)> = VecDeque::new();
+        let mut composer = Composer::new();
+        let mut found = Vec::new();
+        let progress = &job.progress.workers[self.index % job.progress.workers.len()];
+        if self.index < job.units.len() {
+            self.input.advance_to(time_of(self.index));
         }
-        let Some((unit, _)) = loaded.front() else { break };
-        let unit = *unit;
-        composer.compose(&job.units, &mut passages.borrow_mut(), index, workers);
-        let reached =
-            bounded.with_frontier(|frontier| frontier.first().map_or(u64::MAX, |time| time >> BATCH_BITS));
-        let near = (unit as u64) < reached.saturating_add((WINDOW * workers) as u64);
-        let place = composer.known.get(&unit).copied();
-        if let (true, Some(place)) = (near, place) {
-            composer.known.remove(&unit);
+        loop {
+            job.broken.check()?;
+            while loaded.len() < AHEAD
+                && let Some(unit) = mine.next()
+            {
+                loaded.push_back((unit, self.load(job, unit)?));
+            }
+            let Some(unit) = loaded.front().map(|(unit, _)| *unit) else { return Ok(found) };
+            composer.compose(&job.units, &mut self.passages.borrow_mut(), self.index, self.workers);
+            if !self.is_near(unit) || !composer.knows(unit) {
+                worker.step_or_park(Some(NAP));
+                continue;
+            }
             let block = loaded.pop_front().and_then(|(_, block)| block);
+            let bounded = &self.bounded;
             let mut wait = |input: &mut EventInput, batch: u64| -> Result<()> {
-                input.advance_to(time(unit) + batch);
+                input.advance_to(time_of(unit) + batch);
                 worker.step();
-                while bounded.less_than(&(time(unit) + batch.saturating_sub(BATCHES))) {
+                while bounded.less_than(&(time_of(unit) + batch.saturating_sub(BATCHES))) {
                     job.broken.check()?;
                     worker.step_or_park(Some(NAP));
                 }
                 Ok(())
             };
-            found.push((unit as u32, reader.read(unit, block, place, &mut input, &mut wait)?));
-            job.progress.units.fetch_add(1, Ordering::Relaxed);
-            let next = unit + workers;
-            if next < job.units.len() {
-                input.advance_to(time(next));
+            let place = composer.take(unit);
+            found.push((unit as u32, reader.read(unit, block, place, &mut self.input, &mut wait)?));
+            progress[0].fetch_add(1, Ordering::Relaxed);
+            progress[1].store(reader.rows, Ordering::Relaxed);
+            if unit + self.workers < job.units.len() {
+                self.input.advance_to(time_of(unit + self.workers));
             }
             worker.step();
-        } else {
+        }
+    }
+
+    /// Reads the bytes of a unit, and tells everybody what they make of the places in which it may begin.
+    fn load(&mut self, job: &Job, unit: usize) -> Result<Option<Block>> {
+        let Unit::Bytes { file, start, end, .. } = job.units[unit] else { return Ok(None) };
+        let block = Block::read(&job.files[file].path, start, end)?;
+        let passage = block.passage();
+        (0..self.workers).for_each(|to| self.notes.send((to as u64, unit as u32, passage)));
+        // A new time sends what the exchange still holds back.
+        self.notes.advance_to(*self.notes.time() + 1);
+        Ok(Some(block))
+    }
+
+    /// Whether everybody's limits are enforced up to a few units before one.
+    fn is_near(&self, unit: usize) -> bool {
+        let reached = self
+            .bounded
+            .with_frontier(|frontier| frontier.first().map_or(u64::MAX, |time| time >> BATCH_BITS));
+        (unit as u64) < reached.saturating_add((WINDOW * self.workers) as u64)
+    }
+
+    /// Nothing more is read: what is on its way arrives, and steps are closed.
+    fn finish(self, worker: &mut Worker, job: &Job, found: Vec<(u32, Found)>, bad: bool) -> Result<Outcome> {
+        let Self { input, notes, people, steps, published, done, .. } = self;
+        drop((input, notes));
+        // The operators hold the other references, and are gone once the dataflow is.
+        while !done.done() || worker.has_dataflows() {
+            job.broken.check()?;
             worker.step_or_park(Some(NAP));
         }
+        let people = Rc::into_inner(people)
+            .map(RefCell::into_inner)
+            .ok_or_else(|| failed("the people are still in use"))?;
+        Ok(Outcome { people, found, steps: steps.take(), published: published.take(), bad })
     }
-    input.close();
-    notes.close();
-    while !done.done() {
-        job.broken.check()?;
-        worker.step_or_park(Some(NAP));
-    }
-    let bad = reader.bad;
-    drop(reader);
-    // The operators hold the other references, and are gone once the dataflow is.
-    while worker.has_dataflows() {
-        job.broken.check()?;
-        worker.step_or_park(Some(NAP));
-    }
-    let people = Rc::into_inner(people)
-        .map(RefCell::into_inner)
-        .ok_or_else(|| failed("the people are still in use"))?;
-    let mut cells = over.take();
-    cells.extend(steps.take());
-    Ok(Outcome { people, found, steps: cells, bad })
 }
 
-type EventInput = timely::dataflow::operators::core::input::Handle<
-    u64,
-    timely::container::CapacityContainerBuilder<Vec<Placed>>,
->;
-
-/// Finds the places in which blocks begin, from the passages of those before them.
-struct Composer {
-    next: usize,
-    place: Place,
-    /// The places of this worker's blocks.
-    known: HashMap<usize, Place>,
-}
-
-impl Composer {
-    fn compose(
-        &mut self,
-        units: &[Unit],
-        passages: &mut HashMap<u32, Passage>,
-        index: usize,
-        workers: usize,
-    ) {
-        while let Some(unit) = units.get(self.next) {
-            let begins = match unit {
-                Unit::Whole { .. } => true,
-                Unit::Bytes { start, .. } => *start == 0,
-            };
-            let place = if begins { Place::Row } else { self.place };
-            if self.next % workers == index {
-                self.known.entry(self.next).or_insert(place);
+/// Hands the cells of a worker to the process, which closes a step once it has those of all of its workers.
+fn closer(job: &Job, index: usize) -> impl FnMut(u32, Cells) -> Vec<Closed> + 'static {
+    let (closing, broken) = (Arc::clone(&job.closing), Arc::clone(&job.broken));
+    let progress = Arc::clone(&job.progress);
+    move |step, cells| {
+        let mut closing = closing.lock().unwrap_or_else(PoisonError::into_inner);
+        match closing.close(index % progress.workers.len(), step, cells) {
+            Ok(closed) => {
+                progress.steps.fetch_add(u64::from(closed.is_some()), Ordering::Relaxed);
+                closed.into_iter().collect()
             }
-            if let Unit::Bytes { .. } = unit {
-                let Some(passage) = passages.remove(&(self.next as u32)) else {
-                    self.place = place;
-                    return;
-                };
-                self.place = passage.from(place);
-            }
-            self.next += 1;
-        }
-    }
-}
-
-/// Reads units, and makes events of their rows.
-struct Reader<'a> {
-    job: &'a Job,
-    layouts: Vec<Option<Layout>>,
-    hasher: RowHasher,
-    columns: Vec<String>,
-    event: Event,
-    bad: bool,
-}
-
-impl<'a> Reader<'a> {
-    fn new(job: &'a Job) -> Result<Self> {
-        let columns = job.parser.spec().columns();
-        let mut layouts: Vec<Option<Layout>> = vec![None; job.files.len()];
-        for unit in &job.units {
-            if let Unit::Bytes { file, .. } = unit
-                && layouts[*file].is_none()
-            {
-                layouts[*file] = Some(Layout::of(&job.files[*file].path, &columns)?);
+            Err(error) => {
+                broken.set(error.to_string());
+                Vec::new()
             }
         }
-        let hasher = RowHasher::new(job.parser.key(), columns.len());
-        Ok(Self { job, layouts, hasher, columns, event: Event::default(), bad: false })
-    }
-
-    fn read(
-        &mut self,
-        unit: usize,
-        block: Option<Block>,
-        place: Place,
-        input: &mut EventInput,
-        wait: &mut dyn FnMut(&mut EventInput, u64) -> Result<()>,
-    ) -> Result<Found> {
-        let job = self.job;
-        let file = &job.files[job.units[unit].file()];
-        let mut rows = 0_u64;
-        let found = if let (Unit::Bytes { end, new, .. }, Some(block), Some(layout)) =
-            (job.units[unit], block, &self.layouts[job.units[unit].file()])
-        {
-            let mut digest = Digest::default();
-            let (hasher, event, bad) = (&mut self.hasher, &mut self.event, &mut self.bad);
-            block.rows(&file.path, place, layout, &mut |row| {
-                digest.push(hasher, row);
-                if new {
-                    *bad |= job.parser.parse(row, event).is_some();
-                    give(job, event, rows, input);
-                }
-                rows += 1;
-                Ok(())
-            })?;
-            Found::Bytes(Stretch { end, digest })
-        } else {
-            let mut reading =
-                job.consumed.begin(&file.name, &file.path, self.columns.len(), job.parser.key());
-            let (event, bad) = (&mut self.event, &mut self.bad);
-            rows::read(&file.path, &self.columns, &mut |row| {
-                if reading.is_new(row)? {
-                    *bad |= job.parser.parse(row, event).is_some();
-                    give(job, event, rows, input);
-                }
-                rows += 1;
-                if rows.is_multiple_of(BATCH) { wait(input, rows / BATCH) } else { Ok(()) }
-            })?;
-            Found::Whole(Box::new(reading.finish(0)?))
-        };
-        input.flush();
-        job.progress.rows.fetch_add(rows, Ordering::Relaxed);
-        Ok(found)
-    }
-}
-
-/// Sends an event on, if it counts in some step.
-fn give(job: &Job, event: &mut Event, position: u64, input: &mut EventInput) {
-    if event.contributions.is_empty() {
-        return;
-    }
-    if let Some(step) = job.parser.counted_in(event.step, job.opened) {
-        let event = Event { step, ..std::mem::take(event) };
-        input.send(Placed { position, event });
     }
 }
 

@@ -1,12 +1,13 @@
 //! The operators in a dataflow of one's own: what comes out is what one place would count, whoever reads what.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
-use dp_dataflow::operators::{Placed, aggregate, bound_contributions, owner_of_cell, release};
+use dp_dataflow::operators::{Placed, aggregate, bound_contributions, release};
 use dp_events::Spec;
-use dp_events::encoding::{Cells, Encoding};
+use dp_events::encoding::Cells;
 use dp_events::intake::{Event, Intake, Parser};
 use dp_events::people::{HashKey, People};
 use dp_events::rows::Row;
@@ -70,7 +71,7 @@ fn event(parser: &Parser, row: &[String; 3]) -> Event {
 
 /// What is handed over by all owners together, step by step; every worker gives rows of every time, the last positions first.
 fn with_workers(workers: usize, closed: u32) -> Vec<Cells> {
-    let handed: Arc<Mutex<Vec<(u32, Cells)>>> = Arc::default();
+    let handed: Arc<Mutex<BTreeMap<(u32, usize), Cells>>> = Arc::default();
     let shared = Arc::clone(&handed);
     timely::execute(timely::Config::process(workers), move |worker| {
         let parser = parser();
@@ -82,10 +83,7 @@ fn with_workers(workers: usize, closed: u32) -> Vec<Cells> {
             let (input, events) = scope.new_input::<Vec<Placed>>();
             let events = bound_contributions(events, Arc::clone(&encodings), people);
             let complete = |frontier: Option<&u64>| if frontier.is_none() { u32::MAX } else { 0 };
-            let owner = move |encoding: &Encoding, cell: Result<u32, &str>| {
-                owner_of_cell(encoding, cell.unwrap(), peers)
-            };
-            let sums = aggregate(events, Arc::clone(&encodings), complete, owner);
+            let sums = aggregate(events, Arc::clone(&encodings), complete);
             let released = release(
                 sums,
                 Arc::clone(&encodings),
@@ -94,7 +92,7 @@ fn with_workers(workers: usize, closed: u32) -> Vec<Cells> {
                 complete,
                 move || closed,
                 move |step, cells| {
-                    shared.lock().unwrap().push((step, cells));
+                    assert!(shared.lock().unwrap().insert((step, index), cells).is_none());
                     vec![step]
                 },
             );
@@ -116,12 +114,15 @@ fn with_workers(workers: usize, closed: u32) -> Vec<Cells> {
     .join()
     .into_iter()
     .for_each(|outcome| outcome.unwrap());
-    let parser = parser();
-    let mut steps: Vec<Cells> = (0..closed).map(|_| Cells::new(parser.encodings())).collect();
     let handed = handed.lock().unwrap();
     assert_eq!(handed.len(), workers * closed as usize, "every owner hands over every step once");
-    for (step, cells) in handed.iter() {
-        steps[*step as usize].merge(cells);
+    // The keys of one owner behind those of the other.
+    let mut steps: Vec<Cells> = Vec::new();
+    for ((_, worker), cells) in handed.iter() {
+        match steps.last_mut() {
+            Some(step) if *worker > 0 => step.join(cells),
+            _ => steps.push(cells.clone()),
+        }
     }
     steps
 }
@@ -155,7 +156,7 @@ fn steps_are_handed_over_in_order_when_they_are_complete_and_over() {
             let (input, events) = scope.new_input::<Vec<Placed>>();
             let events = bound_contributions(events, Arc::clone(&encodings), people);
             let complete = |frontier: Option<&u64>| frontier.map_or(u32::MAX, |time| *time as u32);
-            let sums = aggregate(events, Arc::clone(&encodings), complete, |_, _| 0);
+            let sums = aggregate(events, Arc::clone(&encodings), complete);
             let released = release(
                 sums,
                 encodings,

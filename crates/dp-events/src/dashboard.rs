@@ -3,16 +3,18 @@
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
+use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use crate::consumed::Consumed;
+use crate::encoding::Share;
 use crate::error::{Error, Result};
 use crate::intake::{Intake, Parser};
 use crate::ledger::{Entry, Ledger};
 use crate::people::HashKey;
-use crate::plan::{self, Planned};
+use crate::plan::{self, Fitted, Planned};
 use crate::publish;
-use crate::releases::Releases;
+use crate::releases::{Archive, Releases};
 use crate::rows::{self, InputFile, Source, Table};
 use crate::spec::Spec;
 use crate::state::{self, Contents, Folder, Header, Randomness};
@@ -56,12 +58,12 @@ pub struct Change {
 
 /// How the new rows of all files come to the intake of a run.
 pub trait Gather {
-    /// The processes that keep the people.
+    /// The processes that keep people and keys.
     fn processes(&self) -> usize {
         1
     }
 
-    /// Counts every new row of the files, and remembers it as consumed.
+    /// Counts every new row of the files, and remembers it as consumed. It may also close steps that are over.
     ///
     /// # Errors
     /// Files that cannot be read, a past that changed, a row that cannot be used where the description says to stop there.
@@ -84,12 +86,40 @@ pub struct Gathering<'a> {
     pub intake: &'a mut Intake,
     /// Remembers them.
     pub consumed: &'a mut Consumed,
+    /// The releases of the keys that this process owns.
+    pub releases: &'a mut Releases,
+    /// What was published so far, of all keys.
+    pub archive: &'a mut Archive,
+    /// How the releases were planned, for other owners of keys.
+    pub design: Design,
     /// The number of steps that are over.
     pub closed: usize,
     /// The name that the states of all processes have in common.
     pub set: [u8; 16],
     /// How often the state was written so far.
     pub generation: u64,
+}
+
+/// How the releases of a dashboard were planned: whoever has it measures with the same coefficients.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Design {
+    from: usize,
+    fitted: Vec<Fitted>,
+}
+
+impl Design {
+    /// Of releases that begin with a step.
+    pub fn of(from: usize, planned: &[Planned]) -> Self {
+        Self { from, fitted: planned.iter().map(|planned| planned.fitted().clone()).collect() }
+    }
+
+    /// The releases of a description, planned like this.
+    ///
+    /// # Errors
+    /// A design of other releases.
+    pub fn planned(&self, spec: &Spec) -> Result<Vec<Planned>> {
+        plan::plan_again(spec, self.from, &self.fitted)
+    }
 }
 
 /// One file after the other, and one row after the other.
@@ -130,6 +160,7 @@ impl Gathering<'_> {
 struct Running {
     header: Header,
     releases: Releases,
+    archive: Archive,
     intake: Intake,
     consumed: Consumed,
 }
@@ -207,13 +238,10 @@ impl Dashboard {
         gather: &mut dyn Gather,
     ) -> Result<Outcome> {
         let folder = Folder::open(&self.spec.state, self.spec.key.as_deref())?;
-        let (mut running, fresh) = match folder.read()? {
+        let (running, fresh) = match folder.read()? {
             Some(contents) => (self.resume(contents, randomness)?, false),
-            None => (self.start(randomness, Vec::new(), 0)?, true),
+            None => (self.start(randomness, Vec::new(), 0, gather.processes())?, true),
         };
-        if fresh {
-            running.header.processes = gather.processes();
-        }
         self.check_processes(&running.header, gather.processes())?;
         self.go_on(&folder, running, files, until, fresh, gather)
     }
@@ -266,7 +294,7 @@ impl Dashboard {
         self.check_randomness(contents.header.randomness, randomness)?;
         let published = self.published_steps(&contents)?;
         self.check_change(&contents.header, published)?;
-        let mut running = self.start(randomness, contents.header.ledger, published)?;
+        let mut running = self.start(randomness, contents.header.ledger, published, 1)?;
         running.intake.begin_at(published);
         self.set_aside(published)?;
         self.go_on(&folder, running, &files, until, true, &mut InTurn)
@@ -320,12 +348,16 @@ impl Dashboard {
             files,
             intake: &mut running.intake,
             consumed: &mut running.consumed,
+            releases: &mut running.releases,
+            archive: &mut running.archive,
+            design: Design { from: running.header.from, fitted: running.header.fitted.clone() },
             closed,
             set: running.header.set,
             generation: running.header.generation,
         })?;
         while running.intake.open() < closed {
-            running.releases.close(&running.intake.close())?;
+            let numbers = running.releases.close(&running.intake.close())?;
+            running.archive.publish(vec![numbers]);
         }
         running.intake.forget();
         let outcome = Outcome { before, published: closed, steps: self.spec.calendar.steps() };
@@ -334,11 +366,17 @@ impl Dashboard {
             gather.stage(running.header.generation)?;
             folder.write(&running.contents())?;
         }
-        publish::publish(&self.spec, &running.header, &running.releases)?;
+        publish::publish(&self.spec, &running.header, running.releases.planned(), &running.archive)?;
         Ok(outcome)
     }
 
-    fn start(&self, randomness: Randomness, mut ledger: Vec<Entry>, from: usize) -> Result<Running> {
+    fn start(
+        &self,
+        randomness: Randomness,
+        mut ledger: Vec<Entry>,
+        from: usize,
+        processes: usize,
+    ) -> Result<Running> {
         let planned = match from {
             0 => Arc::clone(self.planned()?),
             _ => plan::plan(&self.spec, from)?.into(),
@@ -350,10 +388,13 @@ impl Dashboard {
         let mut set = [0; 16];
         state::random(&self.spec.state, &mut set)?;
         let (identity, generation) = (self.spec.identity(), 0);
-        let header = Header { identity, randomness, ledger, from, fitted, processes: 1, set, generation };
-        let releases = Releases::new(planned, randomness)?;
+        let header = Header { identity, randomness, ledger, from, fitted, processes, set, generation };
+        let share = Share::new(0, processes);
+        let archive = Archive::new(&planned);
+        let releases = Releases::new(planned, share, randomness)?;
         let parser = Parser::new(Arc::clone(&self.spec), Arc::new(HashKey::new(*key)));
-        Ok(Running { header, releases, intake: Intake::new(parser), consumed: Consumed::default() })
+        let intake = Intake::of_share(parser, share);
+        Ok(Running { header, releases, archive, intake, consumed: Consumed::default() })
     }
 
     fn resume(&self, contents: Contents, randomness: Randomness) -> Result<Running> {
@@ -375,15 +416,18 @@ impl Dashboard {
         let planned: Arc<[Planned]> = plan::plan_again(&self.spec, header.from, &header.fitted)?.into();
         let damaged = || Error::state(&self.spec.state, "its contents contradict each other");
         let mut rest = rest.as_slice();
-        let releases = Releases::resume(planned, &mut rest, randomness, damaged)?;
-        let intake = Intake::decode(&self.spec, &mut rest).ok_or_else(damaged)?;
+        let share = Share::new(0, header.processes);
+        let releases = Releases::resume(Arc::clone(&planned), share, &mut rest, randomness, damaged)?;
+        let archive = Archive::restore(&planned, &mut rest).ok_or_else(damaged)?;
+        let intake = Intake::decode(&self.spec, share, &mut rest).ok_or_else(damaged)?;
         let consumed = Consumed::decode(&mut rest).ok_or_else(damaged)?;
         if header.from + releases.step() != intake.open()
+            || archive.step() != releases.step()
             || header.present().len() != self.spec.releases.len()
         {
             return Err(damaged());
         }
-        Ok(Running { header, releases, intake, consumed })
+        Ok(Running { header, releases, archive, intake, consumed })
     }
 
     fn check_processes(&self, header: &Header, processes: usize) -> Result<()> {
@@ -393,7 +437,7 @@ impl Dashboard {
         Err(Error::state(
             &self.spec.state,
             format!(
-                "its people are kept by {} processes, and this run has {processes}; start as many as before",
+                "its people and keys are kept by {} processes, and this run has {processes}; start as many as before",
                 header.processes
             ),
         ))
@@ -470,6 +514,7 @@ impl Running {
     fn contents(&self) -> Contents {
         let mut rest = Zeroizing::new(Vec::new());
         self.releases.save(&mut rest);
+        self.archive.save(&mut rest);
         self.intake.encode(&mut rest);
         self.consumed.encode(&mut rest);
         Contents { header: self.header.clone(), rest }

@@ -11,6 +11,7 @@
 //! then a cell is known by the name of its key.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 
 use dp_mechanisms::sensitivity::Term;
 use dp_mechanisms::{Footprint, Participation, Relation};
@@ -334,6 +335,60 @@ impl Scale {
     }
 }
 
+/// The keys of one of several owners: of the keys that a description lists a contiguous range, in the order of the owners, and of
+/// those that are found in the rows the ones whose hash falls to it.
+///
+/// The shares of `a·b` owners lie within those of a: a process and its workers agree on who owns a key.
+///
+/// # Example
+/// ```
+/// use dp_events::encoding::Share;
+/// let owners: Vec<usize> = (0..5).map(|key| Share::owner_of(key, 5, 2)).collect();
+/// assert_eq!(owners, [0, 0, 0, 1, 1]);
+/// let named = Share::owner_of_name("North", 6);
+/// assert_eq!(Share::owner_of_name("North", 2), named / 3);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Share {
+    owner: usize,
+    owners: usize,
+}
+
+impl Share {
+    /// Every key.
+    pub const WHOLE: Self = Self { owner: 0, owners: 1 };
+
+    /// The share of an owner, counted from 0, of so many.
+    pub fn new(owner: usize, owners: usize) -> Self {
+        let owners = owners.max(1);
+        Self { owner: owner.min(owners - 1), owners }
+    }
+
+    /// The owner of one of so many listed keys.
+    pub fn owner_of(key: usize, keys: usize, owners: usize) -> usize {
+        (key * owners / keys.max(1)).min(owners - 1)
+    }
+
+    /// The owner of a key that is found in the rows.
+    pub fn owner_of_name(name: &str, owners: usize) -> usize {
+        let hash = blake3::hash(name.as_bytes());
+        let word = hash.as_bytes().first_chunk().copied().map_or(0, u64::from_le_bytes);
+        ((u128::from(word) * owners as u128) >> 64) as usize
+    }
+
+    /// The listed keys of a release that belong to it.
+    pub fn keys(self, encoding: &Encoding) -> Range<usize> {
+        let first = |owner: usize| (owner * encoding.key_count).div_ceil(self.owners);
+        first(self.owner)..first(self.owner + 1)
+    }
+
+    /// Their cells.
+    pub fn cells(self, encoding: &Encoding) -> Range<usize> {
+        let (keys, width) = (self.keys(encoding), encoding.width());
+        keys.start * width..keys.end * width
+    }
+}
+
 /// The cells of one release in one step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReleaseCells {
@@ -385,11 +440,16 @@ pub struct Cells {
 impl Cells {
     /// Zero everywhere.
     pub fn new(encodings: &[Encoding]) -> Self {
+        Self::of_share(encodings, Share::WHOLE)
+    }
+
+    /// The cells of the keys of one owner, all zero. Their places are counted from the first of them.
+    pub fn of_share(encodings: &[Encoding], share: Share) -> Self {
         let empty = |encoding: &Encoding| {
             if encoding.named {
                 ReleaseCells::Named(BTreeMap::new())
             } else {
-                ReleaseCells::Listed(vec![0; encoding.dimension()])
+                ReleaseCells::Listed(vec![0; share.cells(encoding).len()])
             }
         };
         Self { releases: encodings.iter().map(empty).collect() }
@@ -414,6 +474,19 @@ impl Cells {
                     for (name, other) in other {
                         *cells.entry(name.clone()).or_insert(0) += other;
                     }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Puts the cells of the next owner behind those of this one.
+    pub fn join(&mut self, next: &Self) {
+        for (cells, next) in self.releases.iter_mut().zip(&next.releases) {
+            match (cells, next) {
+                (ReleaseCells::Listed(cells), ReleaseCells::Listed(next)) => cells.extend_from_slice(next),
+                (ReleaseCells::Named(cells), ReleaseCells::Named(next)) => {
+                    cells.extend(next.iter().map(|(name, cell)| (name.clone(), *cell)));
                 }
                 _ => {}
             }

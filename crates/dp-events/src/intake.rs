@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::encoding::{Cells, Contribution, Encoding, ReleaseCells, Unfit};
+use crate::encoding::{Cells, Contribution, Encoding, ReleaseCells, Share, Unfit};
 use crate::error::{Error, Mistake, Result};
 use crate::people::{HashKey, People, Pseudonym, take};
 use crate::rows::Row;
@@ -138,16 +138,124 @@ impl Parser {
     }
 }
 
+/// The cells of the steps that are not released yet, of the keys of one owner.
+pub struct OpenSteps {
+    encodings: Arc<[Encoding]>,
+    share: Share,
+    /// The number of steps that are released.
+    open: usize,
+    /// The cells of every step from `open` on that has any.
+    cells: VecDeque<Option<Cells>>,
+}
+
+impl OpenSteps {
+    /// Nothing in any step.
+    pub fn new(encodings: Arc<[Encoding]>, share: Share) -> Self {
+        Self { encodings, share, open: 0, cells: VecDeque::new() }
+    }
+
+    /// The number of steps that are released.
+    pub fn open(&self) -> usize {
+        self.open
+    }
+
+    /// The cells of an open step.
+    fn cells_of(&mut self, step: u32) -> &mut Cells {
+        let slot = step as usize - self.open;
+        if self.cells.len() <= slot {
+            self.cells.resize_with(slot + 1, || None);
+        }
+        self.cells[slot].get_or_insert_with(|| Cells::of_share(&self.encodings, self.share))
+    }
+
+    /// Adds cells of a step; nothing if it is released already.
+    pub fn add(&mut self, step: u32, cells: &Cells) {
+        if step as usize >= self.open {
+            self.cells_of(step).merge(cells);
+        }
+    }
+
+    /// Closes the first open step: its cells as the mechanisms take them.
+    pub fn close(&mut self) -> Cells {
+        let first = self.cells.pop_front().flatten();
+        self.open += 1;
+        first.unwrap_or_else(|| Cells::of_share(&self.encodings, self.share)).capped()
+    }
+
+    /// All of it as bytes, for the sealed state.
+    pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&(self.open as u64).to_le_bytes());
+        bytes.extend_from_slice(&(self.cells.len() as u64).to_le_bytes());
+        for cells in &self.cells {
+            bytes.push(u8::from(cells.is_some()));
+            for release in cells.iter().flat_map(Cells::releases) {
+                match release {
+                    ReleaseCells::Listed(cells) => {
+                        cells.iter().for_each(|cell| bytes.extend_from_slice(&cell.to_le_bytes()));
+                    }
+                    ReleaseCells::Named(cells) => {
+                        bytes.extend_from_slice(&(cells.len() as u64).to_le_bytes());
+                        for (name, cell) in cells {
+                            bytes.extend_from_slice(&(name.len() as u64).to_le_bytes());
+                            bytes.extend_from_slice(name.as_bytes());
+                            bytes.extend_from_slice(&cell.to_le_bytes());
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads what [`OpenSteps::encode`] wrote, of a calendar of so many steps; nothing if the bytes are not that.
+    pub(crate) fn decode(
+        encodings: Arc<[Encoding]>,
+        share: Share,
+        steps: usize,
+        bytes: &mut &[u8],
+    ) -> Option<Self> {
+        let count = |bytes: &mut &[u8]| usize::try_from(u64::from_le_bytes(take(bytes)?)).ok();
+        let (open, length) = (count(bytes)?, count(bytes)?);
+        if open.checked_add(length)? > steps {
+            return None;
+        }
+        let mut all = Self { open, ..Self::new(encodings, share) };
+        for _ in 0..length {
+            let [present] = take::<1>(bytes)?;
+            let mut cells = (present == 1).then(|| Cells::of_share(&all.encodings, share));
+            for release in cells.iter_mut().flat_map(Cells::releases_mut) {
+                match release {
+                    ReleaseCells::Listed(cells) => {
+                        for cell in cells {
+                            *cell = i64::from_le_bytes(take(bytes)?);
+                        }
+                    }
+                    ReleaseCells::Named(cells) => {
+                        for _ in 0..count(bytes)? {
+                            let length = count(bytes)?;
+                            let (name, rest) = bytes.split_at_checked(length)?;
+                            *bytes = rest;
+                            let name = std::str::from_utf8(name).ok()?.into();
+                            cells.insert(name, i64::from_le_bytes(take(bytes)?));
+                        }
+                    }
+                }
+            }
+            all.cells.push_back(cells);
+        }
+        Some(all)
+    }
+}
+
 /// The cells of the steps that are not released yet, and who has counted in them.
+///
+/// Where several processes keep a dashboard, each has its share of the cells and its people; rows are then counted by whoever
+/// takes both out.
 pub struct Intake {
     parser: Parser,
     people: People,
-    /// The number of steps that are released.
-    open: usize,
     /// Rows of the steps before this one never count.
     first: usize,
-    /// The cells of every step from `open` on that has any.
-    cells: VecDeque<Option<Cells>>,
+    steps: OpenSteps,
     /// The event of the current row.
     event: Event,
 }
@@ -155,8 +263,14 @@ pub struct Intake {
 impl Intake {
     /// Nothing read yet.
     pub fn new(parser: Parser) -> Self {
+        Self::of_share(parser, Share::WHOLE)
+    }
+
+    /// Nothing read yet, for one of several owners of keys.
+    pub(crate) fn of_share(parser: Parser, share: Share) -> Self {
         let people = People::new(parser.spec.limits);
-        Self { parser, people, open: 0, first: 0, cells: VecDeque::new(), event: Event::default() }
+        let steps = OpenSteps::new(Arc::clone(&parser.encodings), share);
+        Self { parser, people, first: 0, steps, event: Event::default() }
     }
 
     pub(crate) fn key(&self) -> &Arc<HashKey> {
@@ -166,13 +280,13 @@ impl Intake {
     /// Begins with a later step: rows of those before it, which were counted elsewhere, are left out whatever the description
     /// says about late rows.
     pub(crate) fn begin_at(&mut self, open: usize) {
-        self.open = open;
+        self.steps.open = open;
         self.first = open;
     }
 
     /// The number of steps that are released.
     pub fn open(&self) -> usize {
-        self.open
+        self.steps.open
     }
 
     /// Takes a row: it counts, or does not, as the description says.
@@ -210,17 +324,8 @@ impl Intake {
             return;
         }
         let encodings = Arc::clone(encodings);
-        let cells = self.cells_of(step);
+        let cells = self.steps.cells_of(step);
         event.contributions.iter().for_each(|contribution| cells.add(&encodings, contribution));
-    }
-
-    /// The cells of an open step.
-    fn cells_of(&mut self, step: u32) -> &mut Cells {
-        let slot = step as usize - self.open;
-        if self.cells.len() <= slot {
-            self.cells.resize_with(slot + 1, || None);
-        }
-        self.cells[slot].get_or_insert_with(|| Cells::new(&self.parser.encodings))
     }
 
     /// What makes events of rows.
@@ -230,7 +335,7 @@ impl Intake {
 
     /// Which steps rows can count in.
     pub fn opened(&self) -> Opened {
-        Opened { open: self.open as u32, first: self.first as u32 }
+        Opened { open: self.steps.open as u32, first: self.first as u32 }
     }
 
     /// Takes the people out, in parts by their owner: whoever has them counts their rows, until [`Intake::put_back`].
@@ -239,89 +344,43 @@ impl Intake {
         std::mem::replace(&mut self.people, nobody).split(parts, owner)
     }
 
-    /// Puts people back, and adds the cells of open steps that their rows gave.
-    pub fn put_back(&mut self, people: Vec<People>, steps: Vec<(u32, Cells)>) {
+    /// Takes the open steps out, until [`Intake::put_back`].
+    pub fn take_steps(&mut self) -> OpenSteps {
+        let (encodings, share) = (Arc::clone(&self.steps.encodings), self.steps.share);
+        std::mem::replace(&mut self.steps, OpenSteps::new(encodings, share))
+    }
+
+    /// Puts people and open steps back.
+    pub fn put_back(&mut self, people: Vec<People>, steps: OpenSteps) {
         people.into_iter().for_each(|people| self.people.join(people));
-        for (step, cells) in steps {
-            if step as usize >= self.open {
-                self.cells_of(step).merge(&cells);
-            }
-        }
+        self.steps = steps;
     }
 
     /// Closes the first open step: its cells as the mechanisms take them.
     pub fn close(&mut self) -> Cells {
-        let first = self.cells.pop_front().flatten();
-        self.open += 1;
-        first.unwrap_or_else(|| Cells::new(&self.parser.encodings)).capped()
+        self.steps.close()
     }
 
     /// Forgets what no later row can depend on.
     pub fn forget(&mut self) {
-        self.people.forget(self.open as u32, self.parser.spec.privacy.protects);
+        self.people.forget(self.steps.open as u32, self.parser.spec.privacy.protects);
     }
 
     /// All of it as bytes, for the sealed state.
     pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(self.key().expose());
-        bytes.extend_from_slice(&(self.open as u64).to_le_bytes());
         bytes.extend_from_slice(&(self.first as u64).to_le_bytes());
         self.people.encode(bytes);
-        bytes.extend_from_slice(&(self.cells.len() as u64).to_le_bytes());
-        for cells in &self.cells {
-            bytes.push(u8::from(cells.is_some()));
-            for release in cells.iter().flat_map(Cells::releases) {
-                match release {
-                    ReleaseCells::Listed(cells) => {
-                        cells.iter().for_each(|cell| bytes.extend_from_slice(&cell.to_le_bytes()));
-                    }
-                    ReleaseCells::Named(cells) => {
-                        bytes.extend_from_slice(&(cells.len() as u64).to_le_bytes());
-                        for (name, cell) in cells {
-                            bytes.extend_from_slice(&(name.len() as u64).to_le_bytes());
-                            bytes.extend_from_slice(name.as_bytes());
-                            bytes.extend_from_slice(&cell.to_le_bytes());
-                        }
-                    }
-                }
-            }
-        }
+        self.steps.encode(bytes);
     }
 
     /// Reads what [`Intake::encode`] wrote; nothing if the bytes are not that.
-    pub(crate) fn decode(spec: &Arc<Spec>, bytes: &mut &[u8]) -> Option<Self> {
+    pub(crate) fn decode(spec: &Arc<Spec>, share: Share, bytes: &mut &[u8]) -> Option<Self> {
         let parser = Parser::new(Arc::clone(spec), Arc::new(HashKey::new(take(bytes)?)));
-        let count = |bytes: &mut &[u8]| usize::try_from(u64::from_le_bytes(take(bytes)?)).ok();
-        let (open, first) = (count(bytes)?, count(bytes)?);
+        let first = usize::try_from(u64::from_le_bytes(take(bytes)?)).ok()?;
         let people = People::decode(spec.limits, bytes)?;
-        let length = count(bytes)?;
-        if open.checked_add(length)? > spec.calendar.steps() {
-            return None;
-        }
-        let mut intake = Self { people, open, first, ..Self::new(parser) };
-        for _ in 0..length {
-            let [present] = take::<1>(bytes)?;
-            let mut cells = (present == 1).then(|| Cells::new(intake.parser.encodings()));
-            for release in cells.iter_mut().flat_map(Cells::releases_mut) {
-                match release {
-                    ReleaseCells::Listed(cells) => {
-                        for cell in cells {
-                            *cell = i64::from_le_bytes(take(bytes)?);
-                        }
-                    }
-                    ReleaseCells::Named(cells) => {
-                        for _ in 0..count(bytes)? {
-                            let length = count(bytes)?;
-                            let (name, rest) = bytes.split_at_checked(length)?;
-                            *bytes = rest;
-                            let name = std::str::from_utf8(name).ok()?.into();
-                            cells.insert(name, i64::from_le_bytes(take(bytes)?));
-                        }
-                    }
-                }
-            }
-            intake.cells.push_back(cells);
-        }
-        Some(intake)
+        let encodings = Arc::clone(&parser.encodings);
+        let steps = OpenSteps::decode(encodings, share, spec.calendar.steps(), bytes)?;
+        Some(Self { parser, people, first, steps, event: Event::default() })
     }
 }

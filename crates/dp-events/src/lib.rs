@@ -18,7 +18,7 @@
 //! | [`statistics`] | from noisy cells to numbers with bands |
 //! | `state` | the sealed folder between two runs |
 //! | [`dashboard`] | a run |
-//! | [`part`] | the people that one of several processes keeps |
+//! | [`part`] | the people and keys that one of several processes keeps |
 //! | `publish`, `guarantee`, `page` | what everybody sees |
 //! | [`ledger`] | what was spent |
 //!

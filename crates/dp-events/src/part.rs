@@ -1,55 +1,81 @@
-//! The state of a process that keeps some of the people of a dashboard, for runs over several processes.
+//! The state of a process that keeps some of the people and keys of a dashboard, for runs over several processes.
 //!
 //! The first process keeps the state of the dashboard, and writes it last. Until it has, nobody knows whether the run has
-//! happened; so the state of every other process holds its people before and after the latest run, each with the number of
+//! happened; so the state of every other process holds its part before and after the latest run, each with the number of
 //! the dashboard's state that it belongs to.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use dp_mechanisms::StateFile;
 use zeroize::Zeroizing;
 
+use crate::dashboard::Design;
+use crate::encoding::{Encoding, Share};
 use crate::error::{Error, Result};
+use crate::intake::OpenSteps;
 use crate::people::{People, take};
-use crate::spec::Limits;
-use crate::state::make_folder;
+use crate::releases::Releases;
+use crate::spec::Spec;
+use crate::state::{Randomness, make_folder};
 
 /// What stands in front of the sealed part.
-const DESCRIPTION: &str = "description=1\nholds=some people of a dashboard\n";
+const DESCRIPTION: &str = "description=2\nholds=a part of a dashboard\n";
 
-/// The people of one process, before and after its latest run, locked against every other run while this value lives.
-pub struct PartFolder {
-    file: StateFile,
-    front: Front,
-    /// The people that the run began with, with their number.
-    before: (u64, Zeroizing<Vec<u8>>),
+/// What one of several processes keeps of a dashboard.
+pub struct Part {
+    /// Its people.
+    pub people: People,
+    /// The open steps of its keys.
+    pub steps: OpenSteps,
+    /// The releases of its keys, with their noise.
+    pub releases: Releases,
 }
 
-/// Whose part it is.
+impl Part {
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        self.releases.save(bytes);
+        self.steps.encode(bytes);
+        self.people.encode(bytes);
+    }
+}
+
+/// A part before and after its latest run, locked against every other run while this value lives.
+pub struct PartFolder {
+    file: StateFile,
+    place: PartOf,
+    /// The part that the run began with.
+    before: Zeroizing<Vec<u8>>,
+}
+
+/// Which part of what it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Front {
-    set: [u8; 16],
-    process: u64,
-    processes: u64,
+pub struct PartOf {
+    /// The name that the states of all processes of a dashboard have in common.
+    pub set: [u8; 16],
+    /// How often the dashboard's state was written.
+    pub number: u64,
+    /// The process, counted from 0.
+    pub process: usize,
+    /// Of so many.
+    pub processes: usize,
 }
 
 impl PartFolder {
-    /// Opens the state of a process for a run that goes on from a number of the dashboard's state, and takes the people that
-    /// belong to it.
+    /// Opens the state of a process for a run that goes on from a number of the dashboard's state, and takes the part that
+    /// belongs to it.
     ///
     /// # Errors
     /// A state of another dashboard, of another process, of another number of processes, or older than the dashboard's.
     pub fn open(
         path: &Path,
-        set: [u8; 16],
-        process: usize,
-        processes: usize,
-        number: u64,
-        limits: Limits,
-    ) -> Result<(Self, People)> {
+        place: PartOf,
+        spec: &Spec,
+        design: &Design,
+        randomness: Randomness,
+    ) -> Result<(Self, Part)> {
         make_folder(path)?;
         let file = StateFile::open(&path.join("sealed"), Some(&path.join("key"))).map_err(Error::Sealed)?;
-        let front = Front { set, process: process as u64, processes: processes as u64 };
         let saved = match file.read_secret().map_err(Error::Sealed)? {
             None => None,
             Some((description, secret)) if description == DESCRIPTION => {
@@ -57,67 +83,42 @@ impl PartFolder {
             }
             Some(_) => return Err(Error::state(path, "it is not the state of a process of a dashboard")),
         };
-        let mut bytes = Zeroizing::new(Vec::new());
-        match saved {
-            None if number == 0 => {}
-            None => {
-                return Err(Error::state(
-                    path,
-                    format!(
-                        "it is missing, but the dashboard has written {number} states with it; restore it"
-                    ),
-                ));
+        let bytes = saved.map_or_else(|| none(path, place.number), |saved| fitting(path, place, saved))?;
+        let planned: Arc<[_]> = design.planned(spec)?.into();
+        let encodings: Arc<[Encoding]> = Encoding::all(spec).into();
+        let share = Share::new(place.process, place.processes);
+        let part = if bytes.is_empty() {
+            Part {
+                people: People::new(spec.limits),
+                steps: OpenSteps::new(encodings, share),
+                releases: Releases::new(planned, share, randomness)?,
             }
-            // What was staged for a dashboard that never came to be.
-            Some((_, generations)) if number == 0 && generations.iter().all(|(number, _)| *number <= 1) => {}
-            Some((found, _)) if found.set != front.set => {
-                return Err(Error::state(
-                    path,
-                    "it belongs to another dashboard; restore its own, or name another state",
-                ));
-            }
-            Some((found, _)) if found != front => {
-                return Err(Error::state(
-                    path,
-                    format!(
-                        "it was made by process {} of {}, and this is process {process} of {processes}",
-                        found.process, found.processes
-                    ),
-                ));
-            }
-            Some((_, generations)) => {
-                let fits = generations.into_iter().find(|(found, _)| *found == number);
-                let (_, people) = fits.ok_or_else(|| {
-                    Error::state(
-                        path,
-                        format!("it does not belong to state {number} of the dashboard: an older one was put back; restore the latest of all processes"),
-                    )
-                })?;
-                bytes = people;
-            }
-        }
-        let people = if bytes.is_empty() {
-            People::new(limits)
         } else {
-            People::decode(limits, &mut bytes.as_slice()).ok_or_else(|| damaged(path))?
+            let rest = &mut bytes.as_slice();
+            let releases = Releases::resume(planned, share, rest, randomness, || damaged(path))?;
+            let steps = OpenSteps::decode(encodings, share, spec.calendar.steps(), rest);
+            let steps = steps.ok_or_else(|| damaged(path))?;
+            let people = People::decode(spec.limits, rest).ok_or_else(|| damaged(path))?;
+            Part { people, steps, releases }
         };
-        Ok((Self { file, front, before: (number, bytes) }, people))
+        Ok((Self { file, place, before: bytes }, part))
     }
 
-    /// Writes the people after a run, beside those before it. When this returns, both survive a crash.
+    /// Writes the part after a run, beside the one before it. When this returns, both survive a crash.
     ///
     /// # Errors
     /// A file system that refuses.
-    pub fn stage(&mut self, people: &People, number: u64) -> Result<()> {
+    pub fn stage(&mut self, part: &Part, number: u64) -> Result<()> {
         let mut after = Zeroizing::new(Vec::new());
-        people.encode(&mut after);
-        let mut plain =
-            Zeroizing::new(Vec::with_capacity(64 + self.before.1.len() + after.len() + after.len() / 4));
-        plain.extend_from_slice(&self.front.set);
-        for word in [self.front.process, self.front.processes] {
-            plain.extend_from_slice(&word.to_le_bytes());
+        part.encode(&mut after);
+        let size = 64 + self.before.len() + after.len();
+        // The exact capacity, with room for padding: a vector that grows would leave copies of the secret behind.
+        let mut plain = Zeroizing::new(Vec::with_capacity(size + after.len() / 4));
+        plain.extend_from_slice(&self.place.set);
+        for word in [self.place.process, self.place.processes] {
+            plain.extend_from_slice(&(word as u64).to_le_bytes());
         }
-        for (number, bytes) in [(self.before.0, &self.before.1), (number, &after)] {
+        for (number, bytes) in [(self.place.number, &self.before), (number, &after)] {
             plain.extend_from_slice(&number.to_le_bytes());
             plain.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
             plain.extend_from_slice(bytes);
@@ -126,25 +127,71 @@ impl PartFolder {
     }
 }
 
+/// Where nothing was saved: right for a dashboard that begins.
+fn none(path: &Path, number: u64) -> Result<Zeroizing<Vec<u8>>> {
+    if number == 0 {
+        return Ok(Zeroizing::new(Vec::new()));
+    }
+    Err(Error::state(
+        path,
+        format!("it is missing, but the dashboard has written {number} states with it; restore it"),
+    ))
+}
+
+/// The saved part that belongs to a number of the dashboard's state.
+fn fitting(path: &Path, place: PartOf, (found, generations): Saved) -> Result<Zeroizing<Vec<u8>>> {
+    // What was staged for a dashboard that never came to be.
+    if place.number == 0 && generations.iter().all(|(number, _)| *number <= 1) {
+        return Ok(Zeroizing::new(Vec::new()));
+    }
+    if found.set != place.set {
+        return Err(Error::state(
+            path,
+            "it belongs to another dashboard; restore its own, or name another state",
+        ));
+    }
+    if (found.process, found.processes) != (place.process, place.processes) {
+        return Err(Error::state(
+            path,
+            format!(
+                "it was made by process {} of {}, and this is process {} of {}",
+                found.process, found.processes, place.process, place.processes
+            ),
+        ));
+    }
+    let fits = generations.into_iter().find(|(number, _)| *number == place.number);
+    fits.map(|(_, part)| part).ok_or_else(|| {
+        Error::state(
+            path,
+            format!(
+                "it does not belong to state {} of the dashboard: an older one was put back; restore the latest of all processes",
+                place.number
+            ),
+        )
+    })
+}
+
 fn damaged(path: &Path) -> Error {
     Error::state(path, "its contents contradict each other")
 }
 
-type Generations = Vec<(u64, Zeroizing<Vec<u8>>)>;
+type Saved = (PartOf, Vec<(u64, Zeroizing<Vec<u8>>)>);
 
-fn decode(mut bytes: &[u8]) -> Option<(Front, Generations)> {
+fn decode(mut bytes: &[u8]) -> Option<Saved> {
     let bytes = &mut bytes;
     let set = take(bytes)?;
     let word = |bytes: &mut &[u8]| take(bytes).map(u64::from_le_bytes);
-    let front = Front { set, process: word(bytes)?, processes: word(bytes)? };
+    let count = |bytes: &mut &[u8]| usize::try_from(word(bytes)?).ok();
+    let (process, processes) = (count(bytes)?, count(bytes)?);
     let mut generations = Vec::new();
     for _ in 0..2 {
-        let (number, length) = (word(bytes)?, usize::try_from(word(bytes)?).ok()?);
-        let (people, rest) = bytes.split_at_checked(length)?;
+        let (number, length) = (word(bytes)?, count(bytes)?);
+        let (part, rest) = bytes.split_at_checked(length)?;
         *bytes = rest;
-        generations.push((number, Zeroizing::new(people.to_vec())));
+        generations.push((number, Zeroizing::new(part.to_vec())));
     }
-    Some((front, generations))
+    let number = generations.last()?.0;
+    Some((PartOf { set, number, process, processes }, generations))
 }
 
 /// Fresh secret bytes from the operating system.
@@ -165,39 +212,89 @@ pub fn folder_of(state: &Path, process: usize) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Dashboard;
+    use crate::encoding::Cells;
     use crate::people::HashKey;
 
-    const LIMITS: Limits = Limits { rows_per_step: 1, steps: 2, separation: 1 };
+    const TEXT: &str = r#"
+        [privacy]
+        epsilon = 1.0
+        delta = 1e-6
+        protects = "person"
+        relation = "zero-out"
+        [input]
+        files = ["rows.csv"]
+        time = "day"
+        person = "who"
+        [limits]
+        rows_per_step = 1
+        steps = 2
+        [steps]
+        length = "1 day"
+        first = "2026-01-01"
+        last = "2026-01-05"
+        [[release]]
+        name = "visits"
+        statistics = ["total", "step"]
+        by = { column = "key", values = ["a", "b", "c"] }
+        [[release]]
+        name = "found"
+        statistics = ["total"]
+        by = { column = "key" }
+        [[release]]
+        name = "all"
+        statistics = ["total"]
+        [output]
+        folder = "public"
+    "#;
+
+    fn part_of(set: u8, process: usize, processes: usize, number: u64) -> PartOf {
+        PartOf { set: [set; 16], number, process, processes }
+    }
 
     #[test]
     fn a_process_goes_on_from_the_state_that_the_dashboard_has() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder_of(folder.path(), 1);
-        let open = |number: u64| PartFolder::open(&path, [1; 16], 1, 2, number, LIMITS);
+        let dashboard = Dashboard::new(Spec::parse(TEXT, "rows.toml".as_ref()).unwrap()).unwrap();
+        let spec = dashboard.spec();
+        let design = Design::of(0, dashboard.planned().unwrap());
+        let try_open = |place: PartOf| PartFolder::open(&path, place, spec, &design, Randomness::System);
+        let open = |number: u64| try_open(part_of(1, 1, 2, number));
         let key = HashKey::new([9; 32]);
         let (ada, bob) = (key.pseudonym(b"Ada"), key.pseudonym(b"Bob"));
         assert!(open(3).is_err(), "a state that is missing");
-        let (mut part, mut people) = open(0).unwrap();
-        people.admit(ada, 0);
-        part.stage(&people, 1).unwrap();
-        drop(part);
+        let (mut folder, mut part) = open(0).unwrap();
+        part.people.admit(ada, 0);
+        part.releases.close(&part.steps.close()).unwrap();
+        folder.stage(&part, 1).unwrap();
+        drop(folder);
         // The dashboard's state was not written: the run has not happened, for another dashboard neither.
-        assert_eq!(open(0).unwrap().1.len(), 0);
-        assert_eq!(PartFolder::open(&path, [2; 16], 1, 2, 0, LIMITS).unwrap().1.len(), 0);
+        assert_eq!(open(0).unwrap().1.people.len(), 0);
+        assert_eq!(try_open(part_of(2, 1, 2, 0)).unwrap().1.releases.step(), 0);
         // It was: it has.
-        let (mut part, mut people) = open(1).unwrap();
-        assert_eq!(people.len(), 1);
-        people.admit(bob, 0);
-        part.stage(&people, 2).unwrap();
-        drop(part);
+        let (mut folder, mut part) = open(1).unwrap();
+        assert_eq!((part.people.len(), part.steps.open(), part.releases.step()), (1, 1, 1));
+        part.people.admit(bob, 0);
+        let encodings = Encoding::all(spec);
+        let mut late = Cells::of_share(&encodings, Share::new(1, 2));
+        late.add_sums(0, &[(0, 5)], &[]);
+        part.steps.add(3, &late);
+        part.releases.close(&part.steps.close()).unwrap();
+        folder.stage(&part, 2).unwrap();
+        drop(folder);
         for (number, known) in [(1, 1), (2, 2)] {
-            assert_eq!(open(number).unwrap().1.len(), known);
+            let part = open(number).unwrap().1;
+            assert_eq!((part.people.len(), part.releases.step()), (known, known));
         }
+        let mut part = open(2).unwrap().1;
+        assert!(part.steps.close() == Cells::of_share(&encodings, Share::new(1, 2)));
+        assert!(part.steps.close() == late, "the cells of a later step");
         for number in [0, 3] {
             assert!(open(number).is_err(), "neither the state before nor the one after: {number}");
         }
-        for (set, process, processes) in [([2; 16], 1, 2), ([1; 16], 2, 3), ([1; 16], 1, 3)] {
-            assert!(PartFolder::open(&path, set, process, processes, 2, LIMITS).is_err());
+        for place in [part_of(2, 1, 2, 2), part_of(1, 2, 3, 2), part_of(1, 1, 3, 2)] {
+            assert!(try_open(place).is_err());
         }
     }
 }

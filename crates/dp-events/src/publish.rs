@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::guarantee;
 use crate::page;
 use crate::plan::Planned;
-use crate::releases::{Published, Releases};
+use crate::releases::{Archive, Published};
 use crate::spec::{By, Release, Spec, Statistic};
 use crate::state::{Header, write_public};
 use crate::statistics::Number;
@@ -18,13 +18,12 @@ pub(crate) const COLUMNS: [&str; 7] =
     ["step", "time", "statistic", "value", "standard_deviation", "low", "high"];
 
 /// Writes every file that is not as it should be.
-pub(crate) fn publish(spec: &Spec, header: &Header, releases: &Releases) -> Result<()> {
+pub(crate) fn publish(spec: &Spec, header: &Header, planned: &[Planned], archive: &Archive) -> Result<()> {
     std::fs::create_dir_all(&spec.output).map_err(|error| Error::file(&spec.output, error))?;
     let mut tables = Vec::new();
-    let planned = releases.planned();
     for (index, (release, planned)) in spec.releases.iter().zip(planned.iter()).enumerate() {
-        let Some(published) = releases.published(index) else { continue };
-        let table = Table::new(spec, release, planned, header.from, releases.step(), published);
+        let Some(published) = archive.published(index, planned) else { continue };
+        let table = Table::new(spec, release, planned, header.from, archive.step(), published);
         replace(&spec.output.join(format!("{}.csv", release.name)), &table.csv())?;
         replace(&spec.output.join(format!("{}.jsonl", release.name)), &table.json_lines())?;
         tables.push(table);

@@ -53,7 +53,7 @@ pub(crate) struct Header {
     pub(crate) from: usize,
     /// The strategies, as they were fitted when the first step was planned.
     pub(crate) fitted: Vec<Fitted>,
-    /// The processes that keep the people.
+    /// The processes that keep people and keys.
     pub(crate) processes: usize,
     /// A name that the states of all processes have in common.
     pub(crate) set: [u8; 16],

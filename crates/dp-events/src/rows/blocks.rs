@@ -8,11 +8,11 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
-use csv::{ByteRecord, ReaderBuilder};
+use csv::ReaderBuilder;
 use serde::{Deserialize, Serialize};
 
-use super::csv::{BOM, place as column_place};
-use super::{Fields, Row};
+use super::Row;
+use super::csv::{place as column_place, read_part};
 use crate::error::{Error, Result};
 
 /// Bytes that are read at a time behind the end of a block.
@@ -89,6 +89,7 @@ impl Passage {
 /// Where the used columns of a CSV file stand, found once for all of its blocks.
 #[derive(Debug, Clone)]
 pub struct Layout {
+    columns: Vec<String>,
     places: Vec<usize>,
 }
 
@@ -102,7 +103,7 @@ impl Layout {
         let mut reader = ReaderBuilder::new().flexible(true).from_reader(file);
         let header = reader.byte_headers().map_err(|error| Error::file(path, error))?;
         let places = columns.iter().map(|column| column_place(path, header, column));
-        Ok(Self { places: places.collect::<Result<_>>()? })
+        Ok(Self { places: places.collect::<Result<_>>()?, columns: columns.to_vec() })
     }
 }
 
@@ -134,8 +135,7 @@ impl Block {
         Passage::of(&self.bytes)
     }
 
-    /// Hands every row that begins in the block to `each`, given the place of its first byte. Lines are counted from the
-    /// first of these rows.
+    /// Hands every row that begins in the block to `each`, given the place of its first byte. Lines are counted within the block.
     ///
     /// # Errors
     /// A file that cannot be read, or what `each` returns.
@@ -158,21 +158,8 @@ impl Block {
         if now != Place::Row {
             self.finish_row(path, &mut now)?;
         }
-        // The reader takes a mark from the beginning of what it reads; within a file it is part of a field, and another one saves it.
-        if self.start > 0 && self.bytes[first..].starts_with(BOM) {
-            self.bytes.splice(first..first, BOM.iter().copied());
-        }
-        let mut reader = ReaderBuilder::new()
-            .flexible(true)
-            .has_headers(self.start == 0)
-            .from_reader(&self.bytes[first..]);
-        let failed = |error: csv::Error| Error::file(path, error);
-        let mut record = ByteRecord::new();
-        while reader.read_byte_record(&mut record).map_err(failed)? {
-            let line = record.position().map_or(0, csv::Position::line);
-            each(&Row { line, fields: Fields::Record { record: &record, places: &layout.places } })?;
-        }
-        Ok(())
+        let places = (self.start > 0).then_some(layout.places.as_slice());
+        read_part(&self.bytes[first..], path, &layout.columns, places, each)
     }
 
     fn finish_row(&mut self, path: &Path, now: &mut Place) -> Result<()> {

@@ -36,7 +36,7 @@ pub(super) fn read_from(
     columns: &[String],
     each: &mut dyn FnMut(&Row<'_>) -> Result<()>,
 ) -> Result<()> {
-    let mut lines = Lines { places: Vec::new(), ends: Vec::new(), most: 0, line: 0, header: false };
+    let mut lines = Lines::default();
     let (mut buffer, mut filled) = (vec![0; BUFFER], 0);
     loop {
         if filled == buffer.len() {
@@ -61,7 +61,30 @@ pub(super) fn read_from(
     }
 }
 
+/// Reads the lines of a part of a file, as [`read_from`] reads a whole one. Given where the columns stand, the part is one behind
+/// the header, and its lines are counted from 2.
+pub(super) fn read_part(
+    bytes: &[u8],
+    path: &Path,
+    columns: &[String],
+    places: Option<&[usize]>,
+    each: &mut dyn FnMut(&Row<'_>) -> Result<()>,
+) -> Result<()> {
+    let mut lines = Lines::default();
+    if let Some(places) = places {
+        (lines.line, lines.header) = (1, true);
+        lines.at(places.to_vec());
+    }
+    let (used, plain) = lines.take(bytes, true, path, columns, each)?;
+    if plain {
+        lines.finish(path, columns)
+    } else {
+        lines.full(&bytes[used..], std::io::empty(), path, columns, each)
+    }
+}
+
 /// What is known while lines are read.
+#[derive(Default)]
 struct Lines {
     places: Vec<usize>,
     /// Where the fields of the current line end.
@@ -120,9 +143,14 @@ impl Lines {
     }
 
     fn begin(&mut self, path: &Path, header: &ByteRecord, columns: &[String]) -> Result<()> {
-        self.places = columns.iter().map(|column| place(path, header, column)).collect::<Result<_>>()?;
-        self.most = self.places.iter().max().map_or(0, |last| last + 1);
+        self.at(columns.iter().map(|column| place(path, header, column)).collect::<Result<_>>()?);
         Ok(())
+    }
+
+    /// The columns stand at these places.
+    fn at(&mut self, places: Vec<usize>) {
+        self.most = places.iter().max().map_or(0, |last| last + 1);
+        self.places = places;
     }
 
     /// The end of a file. One without a header has no columns.
