@@ -1,4 +1,4 @@
-//! The guide, run as it is printed: every file and every command of it, in order, in an empty folder.
+//! The guide and the README of the command line, run as they are printed: every file and every command, in order, in an empty folder.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -31,10 +31,9 @@ fn blocks(document: &str) -> Vec<Block<'_>> {
     blocks
 }
 
-#[test]
-fn every_command_of_the_guide_works() {
-    let document =
-        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide.md")).unwrap();
+/// Writes the files of a document and runs its commands; the commands of `dp` that it uses, and the number of blocks that were run.
+fn run_document(name: &str) -> (Vec<String>, usize) {
+    let document = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let program = Path::new(env!("CARGO_BIN_EXE_dp"));
     let mut search = vec![program.parent().unwrap().to_owned()];
@@ -44,7 +43,7 @@ fn every_command_of_the_guide_works() {
     for Block { words, text, line } in blocks(&document) {
         match words[..] {
             ["text"] => {}
-            ["csv" | "toml", name] => std::fs::write(folder.path().join(name), text).unwrap(),
+            ["csv" | "toml", file] => std::fs::write(folder.path().join(file), text).unwrap(),
             ["sh", ref expected @ ..] => {
                 let output = Command::new("sh")
                     .args(["-e", "-c", &text])
@@ -54,20 +53,32 @@ fn every_command_of_the_guide_works() {
                     .output()
                     .unwrap();
                 let told = String::from_utf8_lossy(&output.stderr);
-                assert_eq!(output.status.success(), expected.is_empty(), "guide.md:{line}: {text}{told}");
+                assert_eq!(output.status.success(), expected.is_empty(), "{name}:{line}: {text}{told}");
                 if !expected.is_empty() {
-                    assert_eq!(expected, ["fails"], "guide.md:{line}");
-                    assert!(told.contains("visits.csv"), "guide.md:{line}: {told}");
+                    assert_eq!(expected, ["fails"], "{name}:{line}");
+                    assert!(told.contains("visits.csv"), "{name}:{line}: {told}");
                 }
                 let of_dp = text.lines().filter_map(|line| line.strip_prefix("dp "));
                 commands.extend(of_dp.filter_map(|rest| rest.split_whitespace().next()).map(str::to_owned));
                 run += 1;
             }
-            _ => panic!("guide.md:{line}: nobody knows how to run a block of {words:?}"),
+            _ => panic!("{name}:{line}: nobody knows how to run a block of {words:?}"),
         }
     }
+    (commands, run)
+}
+
+#[test]
+fn every_command_of_the_guide_works() {
+    let (commands, run) = run_document("../../docs/guide.md");
     assert!(run > 10, "{run} blocks");
     for command in ["new", "check", "run", "ledger", "calibrate", "plan"] {
         assert!(commands.iter().any(|known| known == command), "the guide does not use dp {command}");
     }
+}
+
+#[test]
+fn every_command_of_the_readme_works() {
+    let (commands, run) = run_document("README.md");
+    assert_eq!((commands, run), (["plan", "release", "calibrate"].map(str::to_owned).to_vec(), 1));
 }

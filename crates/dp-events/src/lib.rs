@@ -62,3 +62,8 @@ pub use releases::Releases;
 pub use rows::{parquet_columns, read_parquet};
 pub use spec::Spec;
 pub use state::Randomness;
+
+/// The example of the README is an example like any other.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

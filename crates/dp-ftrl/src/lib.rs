@@ -82,3 +82,8 @@ pub use optimizer::{Adam, Domain, Ftrl, Rates, Sgd};
 pub use regret::{Regret, RegretBound};
 pub use sampled::SampledGradients;
 pub use shard::GradientShard;
+
+/// The example of the README is an example like any other.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
