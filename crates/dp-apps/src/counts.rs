@@ -187,8 +187,13 @@ impl<E: Encoding> Counts<E> {
     /// # Errors
     /// No step taken yet, or no such coordinate.
     pub fn ask(&mut self, coordinate: u64) -> Result<Estimate> {
-        let value = self.mechanism.ask(coordinate)?;
+        let value = self.release_of(coordinate)?;
         Ok(Estimate { value: self.plan().on_grid(value), standard_deviation: self.standard_deviation() })
+    }
+
+    /// The same before it is rounded, for what is computed from many of them.
+    pub(crate) fn release_of(&mut self, coordinate: u64) -> Result<f64> {
+        Ok(self.mechanism.ask(coordinate)?)
     }
 
     /// The release of a coordinate by its name.

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | [`histogram`] | items inserted and removed, over a known universe | the count of any item, ranges, the top |
 //! | [`histogram::discovery`] | items of an unknown universe | the items whose counts stand out, and these counts |
+//! | [`ordered`] | one number of each person | how many lie in any range, and any quantile |
 //! | [`substrings`] | letters | how often each short string, or each word of a dictionary, has occurred |
 //! | [`episodes`] | letters | how many minimal occurrences each short subsequence has had |
 //! | [`graph`] | weighted edges | the weights of a synthetic graph with all its cuts, or a function of the graph |
@@ -20,6 +21,7 @@ mod error;
 pub mod graph;
 pub mod histogram;
 pub mod local;
+pub mod ordered;
 pub mod substrings;
 
 pub use counts::{Counts, Encoding, Estimate, Top};

@@ -13,6 +13,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
+use dp_linalg::ranges::ValueTree;
 use dp_mechanisms::sensitivity::Term;
 use dp_mechanisms::{Footprint, Participation, Relation};
 use serde::{Deserialize, Serialize};
@@ -20,7 +21,6 @@ use zeroize::Zeroize;
 
 use crate::rows::Row;
 use crate::spec::{By, Of, Promise, Protects, Release, Spec, Statistic};
-use crate::values::ValueTree;
 
 /// The largest sum of a cell within a step, in units: what the exact mechanism takes.
 ///

@@ -11,7 +11,7 @@
 //! | [`rows`] | reading CSV and Parquet |
 //! | [`consumed`] | which rows were read before, and that they have not changed |
 //! | [`people`] | limits per person, enforced by keyed hashes |
-//! | [`encoding`], `values` | what a row adds to which cells, and how far one person can move them |
+//! | [`encoding`] | what a row adds to which cells, and how far one person can move them |
 //! | [`intake`] | all of this, one row after the other |
 //! | [`plan`](mod@plan) | strategy, noise and part of the budget of every release |
 //! | [`releases`] | the cells of a closed step in, its numbers out |
@@ -52,7 +52,6 @@ mod small_worlds;
 pub mod spec;
 mod state;
 pub mod statistics;
-mod values;
 
 pub use dashboard::{Dashboard, Outcome};
 pub use error::{Error, Mistake, Result};

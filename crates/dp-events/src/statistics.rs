@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 use crate::encoding::Measure;
 use crate::plan::Planned;
 use crate::spec::Statistic;
-use crate::values::rising_sums;
 
 /// A published number.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -147,15 +146,8 @@ fn number(
         (Measure::Values(tree), Statistic::Quantile(part)) => {
             nodes.clear();
             nodes.extend_from_slice(cells);
-            tree.least_squares(nodes, scratch);
-            let leaves = &mut nodes[..tree.leaves()];
-            let all: f64 = leaves.iter().sum();
-            rising_sums(leaves);
-            let up_to = |rank: f64| leaves.partition_point(|sum| *sum < rank).min(leaves.len() - 1) as f64;
             let margin = band * order.deviation * deviation;
-            let rank = part * all;
-            let found = up_to(rank);
-            let (from, to) = (up_to(rank - margin), up_to(rank + margin));
+            let [found, from, to] = tree.quantile(nodes, scratch, part, margin).map(|leaf| leaf as f64);
             let standard_deviation = (to - from) / (2.0 * band);
             Number { value: found, standard_deviation, low: from, high: to }.shifted(low).scaled(unit)
         }

@@ -13,6 +13,7 @@
 //! | [`minimize`] | smooth minimization: limited-memory BFGS |
 //! | [`norms`] | column, row, Frobenius, Schatten and spectral norms |
 //! | [`tree`] | dyadic decompositions |
+//! | [`ranges`] | trees of ranges over ordered values: least squares, quantiles |
 
 pub mod bell;
 mod buffers;
@@ -21,6 +22,7 @@ mod error;
 pub mod fft;
 pub mod minimize;
 pub mod norms;
+pub mod ranges;
 pub mod rational;
 pub mod series;
 pub mod toeplitz;

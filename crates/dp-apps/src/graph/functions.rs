@@ -77,6 +77,11 @@ impl GraphFunction {
         }
     }
 
+    /// Whether [`degree_histogram`] makes bins of what is released.
+    pub(crate) fn is_histogram(&self) -> bool {
+        matches!(self, Self::DegreeHistogram { .. })
+    }
+
     /// Γ⁺ and Γ⁻: what an edge adds to the difference sequence of a coordinate and what it takes from it, each in ℓ1.
     ///
     /// # Errors

@@ -166,8 +166,15 @@ impl Universe {
     pub fn position(&self, name: &str) -> Option<u64> {
         match &self.kind {
             Kind::Named { index, .. } => index.get(name).copied(),
+            Kind::Integers { .. } => self.position_of(name.parse().ok()?),
+        }
+    }
+
+    /// The position of an integer.
+    pub fn position_of(&self, number: i64) -> Option<u64> {
+        match &self.kind {
+            Kind::Named { .. } => self.position(&number.to_string()),
             Kind::Integers { first, count } => {
-                let number: i64 = name.parse().ok()?;
                 (number >= *first).then(|| number.abs_diff(*first)).filter(|position| position < count)
             }
         }

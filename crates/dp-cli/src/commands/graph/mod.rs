@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use dp_apps::graph::{CutEncoding, EdgeUpdate, FunctionStream, GraphFunction, VertexPairs, degree_histogram};
-use dp_mechanisms::{Footprint, Mechanism, Participation, Plan, Relation, Snapshot, Workload, exact};
+use dp_apps::Estimate;
+use dp_apps::graph::{Cut, CutEncoding, GraphEncoding, GraphFunction};
+use dp_mechanisms::{Mechanism, Participation, Plan, Relation, Snapshot, Workload};
 
 use self::updates::Batches;
 use crate::arguments::{self, NoiseArguments, OutputArguments, Usage};
@@ -174,7 +175,7 @@ impl Graph {
         Guarantee { unit, participation: Participation::Single, budget: self.noise.budget.words(), plan }
     }
 
-    fn plan(&self, encoder: &Encoder, relation: Relation, steps: usize) -> Result<Plan> {
+    fn plan(&self, encoder: &GraphEncoding, relation: Relation, steps: usize) -> Result<Plan> {
         let dimension = encoder.dimension();
         let workload = arguments::workload(&self.workload)?;
         if workload != Workload::count() && self.release == Some(What::Degrees) {
@@ -182,7 +183,11 @@ impl Graph {
                 "a degree histogram is that of the whole graph: leave --workload at count",
             ));
         }
-        let footprint = encoder.footprint(relation)?.of_dimension(dimension).map_err(Usage::error)?;
+        let footprint = encoder
+            .footprint(relation)
+            .map_err(Usage::error)?
+            .of_dimension(dimension)
+            .map_err(Usage::error)?;
         let strategy =
             arguments::strategy_for(&self.strategy, &workload, steps, &footprint, dimension as u64)?;
         if self.idealized {
@@ -196,19 +201,19 @@ impl Graph {
         Plan::exact(&strategy, footprint, budget, encoder.grid()).map_err(Usage::error)
     }
 
-    fn encoder(&self, release: What, vertices: usize) -> Result<Encoder> {
+    fn encoder(&self, release: What, vertices: usize) -> Result<GraphEncoding> {
         let function = match release {
             What::Weights | What::Cuts => {
                 let (low, high) = self.weights;
                 let encoding = CutEncoding::with_weights(vertices, low, high).map_err(Usage::error)?;
-                let cuts = if release == What::Weights {
-                    None
-                } else if self.cuts.is_empty() {
+                if release == What::Weights {
+                    return Ok(GraphEncoding::weights(encoding));
+                }
+                if self.cuts.is_empty() {
                     return Err(Usage::error("give at least one --cut, such as --cut 0,1,2:"));
-                } else {
-                    Some(self.cuts.iter().map(|text| Cut::parse(text, &encoding)).collect::<Result<_>>()?)
-                };
-                return Ok(Encoder::Weights { encoding, cuts });
+                }
+                let cuts = self.cuts.iter().map(|text| cut(text, vertices)).collect::<Result<_>>()?;
+                return GraphEncoding::cuts(encoding, cuts).map_err(Usage::error);
             }
             What::Edges => GraphFunction::Edges,
             What::Forest => GraphFunction::SpanningForest { largest_weight: self.largest_weight },
@@ -217,171 +222,34 @@ impl Graph {
             What::HighDegree => GraphFunction::HighDegree { threshold: self.threshold },
             What::Degrees => GraphFunction::DegreeHistogram { degree_bound: self.degree_bound },
         };
-        let stream = Box::new(function.start(vertices).map_err(Usage::error)?);
-        Ok(Encoder::Function { stream, vertices, what: release })
+        GraphEncoding::function(function, vertices).map_err(Usage::error)
     }
 }
 
-/// Two sides of a cut and what they are called.
-struct Cut {
-    name: String,
-    s: Vec<usize>,
-    p: Vec<usize>,
-}
-
-impl Cut {
-    fn parse(text: &str, encoding: &CutEncoding) -> Result<Self> {
-        let expected =
-            || Usage::error(format!("`{text}` is not a cut; expected vertices such as 0,1,2:5,6 or 0,1,2:"));
-        let side = |part: &str| -> Result<Vec<usize>> {
-            let vertices = part.split(',').filter(|vertex| !vertex.trim().is_empty());
-            vertices.map(|vertex| vertex.trim().parse().map_err(|_| expected())).collect()
-        };
-        let (s, p) = text.split_once(':').ok_or_else(expected)?;
-        let (s, mut p) = (side(s)?, side(p)?);
-        if p.is_empty() {
-            p = (0..encoding.pairs().vertices()).filter(|vertex| !s.contains(vertex)).collect();
-        }
-        if s.is_empty() || p.is_empty() {
-            return Err(expected());
-        }
-        encoding.cut(&vec![0.0; encoding.dimension()], &s, &p, 0.0).map_err(Usage::error)?;
-        // A comma would end the field of a CSV line.
-        Ok(Self { name: text.replace(',', " "), s, p })
+/// Two sides of a cut, of a graph of so many vertices.
+fn cut(text: &str, vertices: usize) -> Result<Cut> {
+    let expected =
+        || Usage::error(format!("`{text}` is not a cut; expected vertices such as 0,1,2:5,6 or 0,1,2:"));
+    let side = |part: &str| -> Result<Vec<usize>> {
+        let vertices = part.split(',').filter(|vertex| !vertex.trim().is_empty());
+        vertices.map(|vertex| vertex.trim().parse().map_err(|_| expected())).collect()
+    };
+    let (s, p) = text.split_once(':').ok_or_else(expected)?;
+    let (s, mut p) = (side(s)?, side(p)?);
+    if p.is_empty() {
+        p = (0..vertices).filter(|vertex| !s.contains(vertex)).collect();
     }
-}
-
-/// Updates to inputs, and releases to answers.
-enum Encoder {
-    /// Without cuts, the weights themselves are the answers.
-    Weights {
-        encoding: CutEncoding,
-        cuts: Option<Vec<Cut>>,
-    },
-    Function {
-        stream: Box<FunctionStream>,
-        vertices: usize,
-        what: What,
-    },
-}
-
-impl Encoder {
-    fn dimension(&self) -> usize {
-        match self {
-            Self::Weights { encoding, .. } => encoding.dimension(),
-            Self::Function { stream, .. } => stream.function().dimension(),
-        }
+    if s.is_empty() || p.is_empty() {
+        return Err(expected());
     }
-
-    fn footprint(&self, relation: Relation) -> Result<Footprint> {
-        match self {
-            Self::Weights { encoding, .. } => encoding.footprint(relation),
-            Self::Function { stream, .. } => stream.function().footprint(relation),
-        }
-        .map_err(Usage::error)
-    }
-
-    /// The unit of exact measurements: counts are whole numbers, and weights fractions of the largest.
-    fn grid(&self) -> f64 {
-        self.weighted().map_or(1.0, |(low, high)| exact::grid(low.abs().max(high.abs())))
-    }
-
-    /// The bounds of the weights, if they are more than counted.
-    fn weighted(&self) -> Option<(f64, f64)> {
-        match self {
-            Self::Weights { encoding, .. } => Some(encoding.weights()),
-            Self::Function { stream, .. } => match stream.function() {
-                GraphFunction::SpanningForest { largest_weight } => Some((0.0, largest_weight)),
-                _ => None,
-            },
-        }
-    }
-
-    /// The weight as a multiple of the unit, within the bounds. It is rounded before it is encoded: everything that is
-    /// computed from such weights is a multiple of the unit as well, and one update changes no more than before.
-    fn on_grid(&self, weight: f64) -> f64 {
-        let Some((low, high)) = self.weighted() else { return weight };
-        let unit = self.grid();
-        (weight / unit).round().max((low / unit).ceil()).min((high / unit).floor()) * unit
-    }
-
-    /// Refuses an update that cannot be encoded.
-    fn check(&self, update: &EdgeUpdate) -> dp_apps::Result<()> {
-        match self {
-            Self::Weights { encoding, .. } => encoding.check(update),
-            Self::Function { stream, .. } => stream.check(update),
-        }
-    }
-
-    /// The nearest weight that an update may have.
-    fn clamp(&self, weight: f64) -> f64 {
-        let (low, high) = match self {
-            Self::Weights { encoding, .. } => encoding.weights(),
-            Self::Function { stream, .. } => stream.function().weights(),
-        };
-        weight.clamp(low, high)
-    }
-
-    fn encode(&mut self, updates: &[EdgeUpdate], input: &mut [f64]) -> Result<()> {
-        Ok(match self {
-            Self::Weights { encoding, .. } => encoding.encode(updates, input),
-            Self::Function { stream, .. } => stream.encode(updates, input),
-        }?)
-    }
-
-    fn names(&self) -> Vec<String> {
-        match self {
-            Self::Weights { encoding, cuts: None } => pair_names(encoding.pairs()),
-            Self::Weights { cuts: Some(cuts), .. } => cuts.iter().map(|cut| cut.name.clone()).collect(),
-            Self::Function { what: What::Degrees, .. } => {
-                let last = self.dimension();
-                (0..last).map(|d| format!("degree {d}")).chain([format!("degree {last} or more")]).collect()
-            }
-            // The parameters are part of the name: an output of other ones must not be continued.
-            Self::Function { stream, .. } => vec![match stream.function() {
-                GraphFunction::SpanningForest { largest_weight } => {
-                    format!("forest to weight {largest_weight}")
-                }
-                GraphFunction::Triangles { degree_bound } => format!("triangles to degree {degree_bound}"),
-                GraphFunction::Stars { leaves, degree_bound } => {
-                    format!("{leaves}-stars to degree {degree_bound}")
-                }
-                GraphFunction::HighDegree { threshold } => format!("degree {threshold} or more"),
-                _ => "edges".to_owned(),
-            }],
-        }
-    }
-
-    /// One answer per name.
-    fn answers(&self, values: &[f64], deviation: f64) -> Result<Vec<Answer>> {
-        let plain = |value: &f64| Answer { release: *value, standard_deviation: deviation };
-        Ok(match self {
-            Self::Weights { encoding, cuts: Some(cuts) } => cuts
-                .iter()
-                .map(|cut| {
-                    let answer = encoding.cut(values, &cut.s, &cut.p, deviation)?;
-                    Ok(Answer { release: answer.value, standard_deviation: answer.standard_deviation })
-                })
-                .collect::<Result<_>>()?,
-            Self::Function { what: What::Degrees, vertices, .. } => {
-                degree_histogram(*vertices, values, deviation)
-                    .into_iter()
-                    .map(|(release, standard_deviation)| Answer { release, standard_deviation })
-                    .collect()
-            }
-            _ => values.iter().map(plain).collect(),
-        })
-    }
-}
-
-fn pair_names(pairs: VertexPairs) -> Vec<String> {
-    pairs.iter().map(|(u, v)| format!("{u}-{v}")).collect()
+    // A comma would end the field of a CSV line.
+    Ok(Cut { name: text.replace(',', " "), s, p })
 }
 
 /// A graph that changes with every step.
 struct Updates<'a> {
     command: &'a Graph,
-    encoder: Encoder,
+    encoder: GraphEncoding,
     names: &'a [String],
     mechanism: Mechanism,
     input: Vec<f64>,
@@ -406,7 +274,7 @@ impl Updates<'_> {
             });
             updates.extend(policy.settle(&row.place, update, || None)?);
         }
-        encoder.encode(&updates, &mut self.input)
+        Ok(encoder.encode(&updates, &mut self.input)?)
     }
 }
 
@@ -429,10 +297,10 @@ impl Live for Updates<'_> {
         let (step, plan) = (self.mechanism.step(), self.mechanism.plan());
         let deviation = plan.standard_deviation(step).unwrap_or(f64::NAN);
         let answers = self.encoder.answers(&self.values, deviation)?;
-        let line = |(name, answer): (&String, Answer)| Line {
+        let line = |(name, answer): (&String, Estimate)| Line {
             step,
             item: Some(name.clone()),
-            release: plan.on_grid(answer.release),
+            release: plan.on_grid(answer.value),
             standard_deviation: answer.standard_deviation,
         };
         Ok(self.names.iter().zip(answers).map(line).collect())
@@ -466,11 +334,4 @@ fn draw(path: &Path, names: &[String], lines: &[Line]) -> Result<()> {
     };
     let panels: Vec<Panel> = names.iter().enumerate().map(panel).collect();
     plot::draw(path, "Private releases of a graph", &panels)
-}
-
-/// A released number.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Answer {
-    release: f64,
-    standard_deviation: f64,
 }

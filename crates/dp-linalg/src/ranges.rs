@@ -1,11 +1,23 @@
 //! Ordered values as a tree of ranges: quantiles at the price of a logarithm.
 //!
-//! A row adds 1 to every node above its value, one per level, so it moves the measured vector by `√levels`. Any range is a sum
-//! of few nodes, and least squares over the whole tree makes the best of all of them.
+//! A row adds 1 to every node above its value, one per level, so it moves the vector of all nodes by `√levels`. Any range is a
+//! sum of few nodes, and least squares over the whole tree makes the best of all of them.
 
 /// A tree over the values `0 .. leaves`, level by level from the leaves to one root.
+///
+/// # Example
+/// ```
+/// use dp_linalg::ranges::ValueTree;
+/// let tree = ValueTree::best(1000);
+/// let mut nodes = vec![0.0; tree.nodes()];
+/// for value in [10, 20, 30] {
+///     tree.path(value).for_each(|node| nodes[node] += 1.0);
+/// }
+/// let [median, ..] = tree.quantile(&mut nodes, &mut Vec::new(), 0.5, 0.0);
+/// assert_eq!(median, 20);
+/// ```
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct ValueTree {
+pub struct ValueTree {
     branching: usize,
     /// Where each level begins among the nodes, and how many nodes it has.
     levels: Vec<(usize, usize)>,
@@ -22,7 +34,7 @@ const FEW_PLACES: usize = 5;
 
 impl ValueTree {
     /// The tree over so many values whose ranges have the smallest error.
-    pub(crate) fn best(leaves: usize) -> Self {
+    pub fn best(leaves: usize) -> Self {
         let cost = |tree: &Self| tree.variance_at(0.5, FEW_PLACES) * tree.levels.len() as f64;
         let trees = BRANCHINGS.iter().map(|branching| Self::new(leaves, *branching));
         let costs = trees.map(|tree| (cost(&tree), tree));
@@ -41,27 +53,41 @@ impl ValueTree {
     }
 
     /// The number of values.
-    pub(crate) fn leaves(&self) -> usize {
+    pub fn leaves(&self) -> usize {
         self.levels[0].1
     }
 
     /// The number of nodes.
-    pub(crate) fn nodes(&self) -> usize {
+    pub fn nodes(&self) -> usize {
         self.levels.last().map_or(0, |(first, count)| first + count)
     }
 
     /// The number of nodes above a value, itself included.
-    pub(crate) fn levels(&self) -> usize {
+    pub fn levels(&self) -> usize {
         self.levels.len()
     }
 
     /// The nodes above a value.
-    pub(crate) fn path(&self, mut leaf: usize) -> impl Iterator<Item = usize> {
+    pub fn path(&self, mut leaf: usize) -> impl Iterator<Item = usize> {
         self.levels.iter().map(move |(first, _)| {
             let node = first + leaf;
             leaf /= self.branching;
             node
         })
+    }
+
+    /// The value at which the running sum of rows reaches the part `part` of all rows, by the least squares estimate from
+    /// measurements of all nodes, whose sums are made to rise; with it those where it reaches `margin` rows less and more.
+    ///
+    /// # Complexity
+    /// Linear in the number of nodes. The measurements are overwritten.
+    pub fn quantile(&self, nodes: &mut [f64], scratch: &mut Vec<f64>, part: f64, margin: f64) -> [usize; 3] {
+        self.least_squares(nodes, scratch);
+        let leaves = &mut nodes[..self.leaves()];
+        let rank = part * leaves.iter().sum::<f64>();
+        rising_sums(leaves);
+        [rank, rank - margin, rank + margin]
+            .map(|rank| leaves.partition_point(|sum| *sum < rank).min(leaves.len() - 1))
     }
 
     /// The least squares estimate of all leaves from measurements of all nodes with equal noise, left in front of the
@@ -72,7 +98,7 @@ impl ValueTree {
     ///
     /// # Complexity
     /// Linear in the number of nodes.
-    pub(crate) fn least_squares(&self, nodes: &mut [f64], variances: &mut Vec<f64>) {
+    pub fn least_squares(&self, nodes: &mut [f64], variances: &mut Vec<f64>) {
         variances.clear();
         variances.resize(self.nodes(), 1.0);
         for level in 1..self.levels.len() {
@@ -115,13 +141,13 @@ impl ValueTree {
     }
 
     /// The variance of the number of rows in the leaves from `first` to before `end`, under unit noise.
-    pub(crate) fn range_variance(&self, first: usize, end: usize) -> f64 {
+    pub fn range_variance(&self, first: usize, end: usize) -> f64 {
         let weights = |leaf: usize| f64::from(u8::from((first..end).contains(&leaf)));
         self.variance(weights, &mut Vec::new(), &mut Vec::new())
     }
 
     /// The largest variance, over places looked at, of the number of rows up to a value less the part `q` of all rows.
-    pub(crate) fn largest_variance(&self, part: f64) -> f64 {
+    pub fn largest_variance(&self, part: f64) -> f64 {
         self.variance_at(part, PLACES)
     }
 
@@ -138,7 +164,7 @@ impl ValueTree {
 }
 
 /// Running sums made to rise: the nearest rising sequence in the largest difference.
-pub(crate) fn rising_sums(leaves: &mut [f64]) {
+fn rising_sums(leaves: &mut [f64]) {
     let mut sum = 0.0;
     for value in leaves.iter_mut() {
         sum += *value;
