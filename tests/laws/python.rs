@@ -13,6 +13,36 @@ const GOLDEN: &str = include_str!("../../crates/dp-python/tests/golden.json");
 struct Golden {
     releases: Vec<Case>,
     noise: Vec<Case>,
+    refusals: Vec<Refusal>,
+}
+
+/// An argument of Python's `plan` that is refused, and the words.
+#[derive(Deserialize)]
+struct Refusal {
+    argument: String,
+    value: serde_json::Value,
+    words: String,
+}
+
+impl Refusal {
+    /// What the libraries say about it.
+    fn found(&self) -> dp_mechanisms::Result<()> {
+        let text = self.value.as_str().unwrap_or_default();
+        let number = |index: usize| self.value[index].as_f64().unwrap();
+        match self.argument.as_str() {
+            "workload" => text.parse::<Workload>().map(drop),
+            "relation" => text.parse::<Relation>().map(drop),
+            "strategy" => text.parse::<Method>().map(drop),
+            "participation" => Participation::repeated(number(0) as usize, number(1) as usize).map(drop),
+            "mu" => Budget::gaussian(self.value.as_f64().unwrap()).map(drop),
+            "steps" => Problem::new(Workload::count(), self.value.as_u64().unwrap() as usize).map(drop),
+            "bounds" => {
+                let once = Participation::Single;
+                Footprint::vector(number(0), number(1), 1, Relation::ZeroOut, once).map(drop)
+            }
+            other => panic!("no such argument: {other}"),
+        }
+    }
 }
 
 /// One run: the arguments of Python's `plan`, the inputs, and the bits of what is released.
@@ -75,7 +105,8 @@ fn releases_are_those_that_python_makes() {
         for input in case.inputs.chunks_exact(dimension) {
             let mut output = vec![0.0; dimension];
             mechanism.release(input, &mut output).unwrap();
-            released.extend(output.iter().map(|value| format!("{:016x}", value.to_bits())));
+            let shown = output.iter().map(|value| mechanism.plan().on_grid(*value));
+            released.extend(shown.map(|value| format!("{:016x}", value.to_bits())));
         }
         assert_eq!(released, case.released, "{}", case.name);
     }
@@ -96,5 +127,14 @@ fn noise_is_that_which_python_adds() {
             released.extend(output.iter().map(|value| format!("{:08x}", value.to_bits())));
         }
         assert_eq!(released, case.released, "{}", case.name);
+    }
+}
+
+#[test]
+fn refusals_have_the_words_that_python_says() {
+    let golden: Golden = serde_json::from_str(GOLDEN).unwrap();
+    assert!(golden.refusals.len() >= 5);
+    for case in &golden.refusals {
+        assert_eq!(case.found().unwrap_err().to_string(), case.words, "{}", case.argument);
     }
 }

@@ -31,8 +31,9 @@ Development tasks:
   tables [--quick]      the tables of errors on the crate page of dp-mechanisms, computed again; quickly: at 64 and
                         256 steps only
   report                one HTML page with the figures and the comparisons
-  python [--release] [args]
-                        the Python package: its environment, its wheel and its tests; further arguments go to pytest
+  python [args]         the Python package: its environment, its wheel and its tests; further arguments go to pytest
+  python --release      the wheel as it is published, the same to the last byte wherever it is built
+  python bench [args]   that wheel beside other Python packages, in one run; --record keeps the figures
   doc                   the documentation of the workspace; a warning is an error
   tidy                  the rules about the source that no compiler checks
   help                  this text

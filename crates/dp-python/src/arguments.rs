@@ -1,7 +1,8 @@
 //! Words and numbers of Python as values of the libraries.
 
+use dp_ftrl::Clipping;
 use dp_mechanisms::budget::Kind;
-use dp_mechanisms::{Budget, Metric, Participation, Seed, Workload};
+use dp_mechanisms::{Budget, Method, Metric, Participation, Seed, Workload};
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 
@@ -54,8 +55,8 @@ pub(crate) fn participation(given: Option<&Bound<'_, PyAny>>) -> PyResult<Partic
     if let Ok(text) = given.cast::<PyString>() {
         return Ok(text.to_cow()?.parse().map_err(Refusal::from)?);
     }
-    match given.extract::<(usize, usize)>() {
-        Ok((times, separation)) => Ok(Participation::repeated(times, separation).map_err(Refusal::from)?),
+    match given.extract::<[usize; 2]>() {
+        Ok([times, separation]) => Ok(Participation::repeated(times, separation).map_err(Refusal::from)?),
         Err(_) => Err(Refusal::kind(format!(
             "participation is {}; give \"single\", or how often and how far apart, such as (4, 30)",
             name_of(given)
@@ -64,12 +65,49 @@ pub(crate) fn participation(given: Option<&Bound<'_, PyAny>>) -> PyResult<Partic
     }
 }
 
+/// Two numbers, the lower first.
+pub(crate) fn bounds(what: &str, given: &Bound<'_, PyAny>) -> PyResult<(f64, f64)> {
+    match given.extract::<[f64; 2]>() {
+        Ok([low, high]) => Ok((low, high)),
+        Err(_) => {
+            Err(Refusal::kind(format!("{what} is {}; give two numbers, (low, high)", name_of(given))).into())
+        }
+    }
+}
+
+/// A norm to which whole vectors are clipped; or layers of given lengths and norms, and how long they are together.
+pub(crate) fn clipping(given: Option<&Bound<'_, PyAny>>) -> PyResult<Option<(Clipping, Option<usize>)>> {
+    let Some(given) = given else { return Ok(None) };
+    if let Ok(norm) = given.extract::<f64>() {
+        return Ok(Some((Clipping::flat(norm).map_err(Refusal::from)?, None)));
+    }
+    let Ok(layers) = given.extract::<Vec<(usize, f64)>>() else {
+        return Err(Refusal::kind(format!(
+            "clip is {}; give a norm, or the length and the norm of every layer, such as [(784, 1.0), (10, 0.1)]",
+            name_of(given)
+        ))
+        .into());
+    };
+    let (lengths, norms): (Vec<usize>, Vec<f64>) = layers.into_iter().unzip();
+    let clipping = Clipping::per_layer(&lengths, &norms).map_err(Refusal::from)?;
+    let together = lengths.iter().fold(0_usize, |sum, length| sum.saturating_add(*length));
+    Ok(Some((clipping, Some(together))))
+}
+
 /// `"mse"` or `"max"`.
 pub(crate) fn metric(text: &str) -> Result<Metric, Refusal> {
     match text {
         "mse" => Ok(Metric::Mse),
         "max" => Ok(Metric::Max),
         _ => Err(Refusal::input(format!("`{text}` is not a metric; expected mse or max"))),
+    }
+}
+
+/// A strategy by its name; nothing for the best.
+pub(crate) fn method(name: &str) -> Result<Option<Method>, Refusal> {
+    match name {
+        "auto" => Ok(None),
+        name => Ok(Some(name.parse()?)),
     }
 }
 

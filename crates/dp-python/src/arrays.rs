@@ -54,6 +54,26 @@ pub(crate) fn doubles<'py>(what: &str, given: &Bound<'py, PyAny>) -> PyResult<Py
     Ok(array.cast::<PyArrayDyn<f64>>()?.try_readonly().map_err(|_| busy(what))?)
 }
 
+/// The integers of an array of one dimension, if an argument is one: the array itself where they have 64 bits, otherwise a copy.
+///
+/// # Errors
+/// An array that somebody else is writing to.
+pub(crate) fn integers<'py>(
+    what: &str,
+    given: &Bound<'py, PyAny>,
+) -> PyResult<Option<PyReadonlyArrayDyn<'py, i64>>> {
+    let Ok(array) = given.cast::<PyUntypedArray>() else { return Ok(None) };
+    let dtype = array.dtype();
+    let (kind, size): (char, usize) =
+        (dtype.getattr("kind")?.extract()?, dtype.getattr("itemsize")?.extract()?);
+    // Unsigned integers of 64 bits may not fit.
+    if array.ndim() != 1 || !(kind == 'i' || (kind == 'u' && size < 8)) {
+        return Ok(None);
+    }
+    let array = array.py().import("numpy")?.call_method1("require", (array, "int64", "C"))?;
+    Ok(Some(array.cast::<PyArrayDyn<i64>>()?.try_readonly().map_err(|_| busy(what))?))
+}
+
 /// The numbers behind an argument: in single precision where they are, and in double precision otherwise.
 ///
 /// # Errors

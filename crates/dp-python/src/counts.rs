@@ -1,4 +1,4 @@
-//! Counts of many things at once: items of a known or an unknown universe, substrings, episodes.
+//! Counts of many things at once: items of a known or an unknown universe, ordered values, substrings, episodes.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,27 +6,24 @@ use std::sync::Arc;
 use dp_apps::episodes::Episodes as EpisodeEncoding;
 use dp_apps::histogram::discovery::Discovery as Found;
 use dp_apps::histogram::{Change, Histogram as Items, Rules, Universe};
+use dp_apps::ordered::Ordered;
 use dp_apps::substrings::Substrings as Words;
 use dp_apps::substrings::dictionary::Dictionary;
 use dp_apps::{Counts as Core, Encoding, Estimate};
-use dp_mechanisms::{
-    Budget, Footprint, Method, Plan, Problem, Relation, Seed, Snapshot, StateFile, Strategy, Workload,
-    planner,
-};
+use dp_mechanisms::{Plan, Snapshot, StateFile};
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyTuple};
+use pyo3::types::PyString;
 
 use crate::arguments::{self, name_of};
+use crate::arrays;
+use crate::common::{Common, counting};
 use crate::errors::Refusal;
-use crate::live::{Held, Live, detached};
-use crate::plan::watched;
-
-/// The strategies that are tried where the best one cannot be measured in exact integers.
-const MEASURED: [Method; 3] = [Method::ScaledBlt, Method::Blt, Method::Sqrt];
+use crate::live::{Held, Live, Stepped, detached};
 
 /// What all kinds of counts can do, whatever their events are.
 enum Kind {
     Items(Core<Items>),
+    Values(Core<Ordered>),
     Words(Core<Words>),
     Listed(Core<Dictionary>),
     Episodes(Core<EpisodeEncoding>),
@@ -38,6 +35,7 @@ macro_rules! of_kind {
     ($kind:expr, $counts:ident => $call:expr, $found:ident => $other:expr) => {
         match $kind {
             Kind::Items($counts) => $call,
+            Kind::Values($counts) => $call,
             Kind::Words($counts) => $call,
             Kind::Listed($counts) => $call,
             Kind::Episodes($counts) => $call,
@@ -53,7 +51,11 @@ struct Inner {
     unsaved: bool,
 }
 
-impl Inner {
+impl Stepped for Inner {
+    fn step(&self) -> usize {
+        of_kind!(&self.kind, counts => counts.step(), found => found.step())
+    }
+
     /// What is asked after a step is answered once that step is on disk.
     fn settle(&mut self) -> Result<(), Refusal> {
         if let (true, Some(file)) = (self.unsaved, &self.file) {
@@ -62,13 +64,11 @@ impl Inner {
         self.unsaved = false;
         Ok(())
     }
+}
 
+impl Inner {
     fn plan(&self) -> &Plan {
         of_kind!(&self.kind, counts => counts.plan(), found => found.plan())
-    }
-
-    fn step(&self) -> usize {
-        of_kind!(&self.kind, counts => counts.step(), found => found.step())
     }
 
     fn count(&mut self, name: &str) -> Result<Estimate, Refusal> {
@@ -77,11 +77,11 @@ impl Inner {
     }
 }
 
-/// Private counts of many things: the base of :class:`Histogram`, :class:`Discovery`, :class:`Substrings` and
-/// :class:`Episodes`.
+/// Private counts of many things: the base of :class:`Histogram`, :class:`Discovery`, :class:`Quantiles`,
+/// :class:`Substrings` and :class:`Episodes`.
 #[pyclass(extends = Live, subclass, frozen, module = "continual_dp")]
 pub(crate) struct Counts {
-    held: Held<Inner>,
+    held: Arc<Held<Inner>>,
 }
 
 #[pymethods]
@@ -99,8 +99,10 @@ impl Counts {
             inner.settle()?;
             of_kind!(&mut inner.kind, counts => {
                 let top = counts.top(most, 0.05)?;
-                let label = |coordinate| counts.encoding().label(coordinate).unwrap_or_default();
-                Ok(top.entries.into_iter().map(|(coordinate, value)| (label(coordinate), value)).collect())
+                // Ranges of ordered values have no name.
+                let named = top.entries.into_iter();
+                let named = named.filter_map(|(at, value)| Some((counts.encoding().label(at)?, value)));
+                Ok(named.collect())
             }, found => {
                 let found = found.found()?.into_iter().map(|found| (found.key, found.value));
                 Ok(found.take(most).collect())
@@ -120,149 +122,58 @@ impl Counts {
     fn strategy(&self, py: Python<'_>) -> PyResult<&'static str> {
         self.held.with(py, |inner| Ok::<_, Refusal>(inner.plan().strategy().name()))
     }
-
-    /// The number of steps taken so far.
-    #[getter]
-    fn done(&self, py: Python<'_>) -> PyResult<usize> {
-        self.held.with(py, |inner| Ok::<_, Refusal>(inner.step()))
-    }
-
-    /// Whether it was closed.
-    #[getter]
-    fn closed(&self, py: Python<'_>) -> bool {
-        self.held.is_closed(py)
-    }
-
-    /// Saves what was counted, where there is a state, wipes everything from memory, and unlocks the state.
-    fn close(&self, py: Python<'_>) -> PyResult<()> {
-        if !self.closed(py) {
-            self.held.with(py, Inner::settle)?;
-        }
-        self.held.close(py);
-        Ok(())
-    }
-
-    fn __enter__(this: Py<Self>) -> Py<Self> {
-        this
-    }
-
-    #[pyo3(signature = (*_arguments))]
-    fn __exit__(&self, py: Python<'_>, _arguments: &Bound<'_, PyTuple>) -> PyResult<()> {
-        self.close(py)
-    }
-
-    fn __repr__(this: &Bound<'_, Self>) -> PyResult<String> {
-        let (name, counts) = (this.get_type().name()?, this.get());
-        if counts.closed(this.py()) {
-            return Ok(format!("{name}(closed)"));
-        }
-        Ok(format!("{name}({} steps done)", counts.done(this.py())?))
-    }
 }
 
-/// What all kinds of counts are made with.
-struct Common {
-    workload: Workload,
-    steps: usize,
-    relation: Relation,
-    budget: Budget,
-    strategy: Option<Method>,
-    exact: bool,
-    seed: Seed,
+/// A sealed file that is locked, and what it holds.
+struct Kept {
     file: Option<StateFile>,
     saved: Option<Snapshot>,
 }
 
-impl Common {
-    #[allow(clippy::too_many_arguments)]
-    fn new(
-        py: Python<'_>,
-        workload: &str,
-        steps: usize,
-        relation: &str,
-        budget: (Option<f64>, Option<f64>, Option<f64>, Option<f64>),
-        strategy: &str,
-        exact: bool,
-        reproducible_seed: Option<u64>,
-        state: Option<PathBuf>,
-    ) -> PyResult<Self> {
-        let (epsilon, delta, rho, mu) = budget;
-        let strategy = match strategy {
-            "auto" => None,
-            name => Some(name.parse::<Method>().map_err(Refusal::from)?),
-        };
-        let workload = workload.parse().map_err(Refusal::from)?;
-        let relation = relation.parse().map_err(Refusal::from)?;
-        let budget = arguments::budget(epsilon, delta, rho, mu)?;
-        let seed = arguments::seed(py, reproducible_seed)?;
-        let (file, saved) = detached(py, || {
+impl Kept {
+    fn open(py: Python<'_>, state: Option<PathBuf>) -> PyResult<Self> {
+        detached(py, || {
             let file = state.map(|path| StateFile::open(&path, None)).transpose()?;
             let saved = file.as_ref().map(StateFile::read).transpose()?.flatten();
-            Ok::<_, Refusal>((file, saved))
-        })?;
-        Ok(Self { workload, steps, relation, budget, strategy, exact, seed, file, saved })
-    }
-
-    /// The strategies to try, best first.
-    fn strategies(
-        &self,
-        py: Python<'_>,
-        footprint: &Footprint,
-        dimension: u64,
-    ) -> PyResult<Vec<Arc<dyn Strategy>>> {
-        watched(py, |watch| {
-            let participation = planner::main_participation(footprint);
-            let problem = Problem::new(self.workload.clone(), self.steps)?.with_participation(participation);
-            if let Some(method) = self.strategy {
-                return Ok(vec![method.build_watched(&problem, watch)?]);
-            }
-            let best = planner::best_watched(&problem, footprint, dimension, watch)?;
-            if !self.exact || best.measurement().is_ok() {
-                return Ok(vec![best]);
-            }
-            let built = MEASURED.iter().filter_map(|method| method.build_watched(&problem, watch).ok());
-            Ok(built.filter(|strategy| strategy.measurement().is_ok()).collect())
+            Ok::<_, Refusal>(Self { file, saved })
         })
     }
 
-    /// Starts counting, or goes on where the state stands.
-    fn counts<E>(
-        self,
-        py: Python<'_>,
-        encoding: impl Fn() -> dp_apps::Result<E> + Send,
-        kind: fn(Core<E>) -> Kind,
-    ) -> PyResult<PyClassInitializer<Counts>>
-    where
-        E: Encoding + Send,
-    {
-        let first = encoding().map_err(Refusal::from)?;
-        let footprint = first.footprint().map_err(Refusal::from)?;
-        let strategies = self.strategies(py, &footprint, first.dimension())?;
-        let inner = detached(py, move || {
-            let Self { budget, exact, seed, file, saved, .. } = self;
-            let Some(strategy) = strategies.into_iter().next() else {
-                return Err(Refusal::input(
-                    "no strategy serves these counts in exact integers; try exact=False",
-                ));
-            };
-            let encoding = encoding()?;
-            let plan = if exact {
-                encoding.plan(&strategy, budget)
-            } else {
-                encoding.idealized_plan(&strategy, budget)
-            }?;
-            let counts = match &saved {
-                None => Core::new(encoding, plan, seed),
-                Some(saved) => Core::resume(encoding, plan, saved, seed),
-            }?;
-            Ok(Inner { kind: kind(counts), file, unsaved: true })
-        })?;
-        Ok(of_inner(inner))
+    fn nowhere() -> Self {
+        Self { file: None, saved: None }
     }
 }
 
+/// Starts counting, or goes on where the state stands.
+fn counts<E: Encoding + Send>(
+    py: Python<'_>,
+    common: Common,
+    kept: Kept,
+    exact: bool,
+    encoding: E,
+    kind: fn(Core<E>) -> Kind,
+) -> PyResult<PyClassInitializer<Counts>> {
+    let footprint = encoding.footprint().map_err(Refusal::from)?;
+    let strategy = common.strategy(py, &footprint, encoding.dimension())?;
+    let inner = detached(py, move || {
+        let (Common { budget, seed, .. }, Kept { file, saved }) = (common, kept);
+        let plan = if exact {
+            encoding.plan(&strategy, budget)
+        } else {
+            encoding.idealized_plan(&strategy, budget)
+        }?;
+        let counts = match &saved {
+            None => Core::new(encoding, plan, seed),
+            Some(saved) => Core::resume(encoding, plan, saved, seed),
+        }?;
+        Ok::<_, Refusal>(Inner { kind: kind(counts), file, unsaved: true })
+    })?;
+    Ok(of_inner(inner))
+}
+
 fn of_inner(inner: Inner) -> PyClassInitializer<Counts> {
-    PyClassInitializer::from(Live).add_subclass(Counts { held: Held::new("count", inner) })
+    let held = Held::new("count", inner);
+    held.live().add_subclass(Counts { held })
 }
 
 /// The people of a step: each an item, or a list of items.
@@ -297,73 +208,114 @@ fn item(given: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
     Ok(given.extract::<i64>().ok().map(|number| number.to_string()))
 }
 
-/// Private counts of items of a known universe, over steps of many people.
-///
-/// ``universe`` is a list of names, or a ``range`` of integers; one person may change up to ``items`` of them in a step.
-///
-/// >>> import continual_dp as cdp
-/// >>> shop = cdp.Histogram(["bread", "milk", "salt"], steps=30, relation="zero-out", items=2, rho=100)
-/// >>> shop.push([["bread", "milk"], "bread", ["salt"]])      # three people
-/// 1
-/// >>> value, deviation = shop.count("bread")
-/// >>> abs(value - 2) < 6 * deviation
-/// True
-/// >>> [name for name, _ in shop.top(3)][0] in ("bread", "milk", "salt")
-/// True
-#[pyclass(extends = Counts, frozen, module = "continual_dp")]
-pub(crate) struct Histogram;
+/// A public universe: a range of integers, or a list of names.
+fn universe(given: &Bound<'_, PyAny>) -> PyResult<Universe> {
+    let universe = if given.hasattr("start")? && given.hasattr("step")? {
+        let (first, count) = (given.getattr("start")?.extract::<i64>()?, given.len()? as u64);
+        if given.getattr("step")?.extract::<i64>()? != 1 {
+            return Err(Refusal::input("universe is a range with gaps; give consecutive integers").into());
+        }
+        Universe::integers(first, count)
+    } else {
+        let names = given.try_iter()?.map(|name| {
+            let name = name?;
+            item(&name)?.ok_or_else(|| no_item("universe", &name))
+        });
+        Universe::named(names.collect::<PyResult<Vec<String>>>()?)
+    };
+    Ok(universe.map_err(Refusal::from)?)
+}
 
-#[pymethods]
-impl Histogram {
-    #[new]
-    #[pyo3(signature = (
-        universe, *, steps, relation, items=1, distinct=true, removals=false, participation=None, workload="count",
-        epsilon=None, delta=None, rho=None, mu=None, strategy="auto", exact=true, state=None, reproducible_seed=None
-    ))]
-    #[allow(clippy::too_many_arguments)]
-    fn new(
-        py: Python<'_>,
-        universe: &Bound<'_, PyAny>,
-        steps: usize,
-        relation: &str,
-        items: usize,
-        distinct: bool,
-        removals: bool,
-        participation: Option<&Bound<'_, PyAny>>,
-        workload: &str,
-        epsilon: Option<f64>,
-        delta: Option<f64>,
-        rho: Option<f64>,
-        mu: Option<f64>,
-        strategy: &str,
-        exact: bool,
-        state: Option<PathBuf>,
-        reproducible_seed: Option<u64>,
-    ) -> PyResult<PyClassInitializer<Self>> {
-        let budget = (epsilon, delta, rho, mu);
-        let common =
-            Common::new(py, workload, steps, relation, budget, strategy, exact, reproducible_seed, state)?;
-        let participation = arguments::participation(participation)?;
-        let rules = Rules { items, distinct, removals, relation: common.relation, participation };
-        let universe = if universe.hasattr("start")? && universe.hasattr("step")? {
-            let (first, count) = (universe.getattr("start")?.extract::<i64>()?, universe.len()? as u64);
-            if universe.getattr("step")?.extract::<i64>()? != 1 {
-                return Err(Refusal::input("universe is a range with gaps; give consecutive integers").into());
-            }
-            Universe::integers(first, count)
-        } else {
-            let names = universe.try_iter()?.map(|name| {
-                let name = name?;
-                item(&name)?.ok_or_else(|| no_item("universe", &name))
-            });
-            Universe::named(names.collect::<PyResult<Vec<String>>>()?)
-        };
-        let universe = universe.map_err(Refusal::from)?;
-        let counts = common.counts(py, || Items::new(universe.clone(), rules), Kind::Items)?;
-        Ok(counts.add_subclass(Self))
+/// What people bring in a step: an array of integers, one each, or lists of names.
+enum Brought<'a> {
+    Integers(&'a [i64]),
+    Named { inserted: Vec<Vec<String>>, removed: Vec<Vec<String>> },
+}
+
+impl Brought<'_> {
+    fn named(people: &Bound<'_, PyAny>, removed: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let inserted = self::people("people", people)?;
+        let removed =
+            removed.map(|removed| self::people("removed", removed)).transpose()?.unwrap_or_default();
+        if removed.len() > inserted.len() {
+            let words = "removed has more people than people; give an empty list for the rest";
+            return Err(Refusal::input(words).into());
+        }
+        Ok(Self::Named { inserted, removed })
     }
 
-    /// Takes the people of the next step, each an item or a list of items, and returns the step.
+    /// As changes of items of a universe.
+    fn changes(&self, universe: &Universe) -> Result<Vec<Vec<Change<u64>>>, Refusal> {
+        let unknown = |text: String| dp_apps::Error::Unknown { what: "item", text };
+        match self {
+            Self::Integers(integers) => {
+                let position = |one: &i64| universe.position_of(*one).ok_or_else(|| unknown(one.to_string()));
+                Ok(integers
+                    .iter()
+                    .map(|one| Ok(vec![Change::Insert(position(one)?)]))
+                    .collect::<dp_apps::Result<_>>()?)
+            }
+            Self::Named { inserted, removed } => {
+                let find = |name: &String| universe.position(name).ok_or_else(|| unknown(name.clone()));
+                let mut event = Vec::with_capacity(inserted.len());
+                for (index, person) in inserted.iter().enumerate() {
+                    let mut changes = Vec::new();
+                    for name in person {
+                        changes.push(Change::Insert(find(name)?));
+                    }
+                    for name in removed.get(index).into_iter().flatten() {
+                        changes.push(Change::Remove(find(name)?));
+                    }
+                    event.push(changes);
+                }
+                Ok(event)
+            }
+        }
+    }
+}
+
+/// The one letter of a step, or nothing.
+fn letter(given: Option<&str>) -> Result<Option<char>, Refusal> {
+    let Some(text) = given else { return Ok(None) };
+    let mut letters = text.chars();
+    match (letters.next(), letters.next()) {
+        (Some(letter), None) => Ok(Some(letter)),
+        _ => Err(Refusal::input(
+            "letter is not one letter; push one letter a step, or None for a step without one",
+        )),
+    }
+}
+
+counting! {
+    /// Private counts of items of a known universe, over steps of many people.
+    ///
+    /// ``universe`` is a list of names, or a ``range`` of integers; one person may change up to ``items`` of them in a step.
+    ///
+    /// >>> import continual_dp as cdp
+    /// >>> shop = cdp.Histogram(["bread", "milk", "salt"], steps=30, relation="zero-out", items=2, rho=100)
+    /// >>> shop.push([["bread", "milk"], "bread", ["salt"]])      # three people
+    /// 1
+    /// >>> value, deviation = shop.count("bread")
+    /// >>> abs(value - 2) < 6 * deviation
+    /// True
+    /// >>> [name for name, _ in shop.top(3)][0] in ("bread", "milk", "salt")
+    /// True
+    class Histogram(Counts)
+    signature (universe, *, items=1, distinct=true, removals=false, participation=None, exact=true, state=None)
+    arguments (
+        universe: &Bound<'_, PyAny>, items: usize, distinct: bool, removals: bool,
+        participation: Option<&Bound<'_, PyAny>>, exact: bool, state: Option<PathBuf>
+    )
+    new (py, common) {
+        let participation = arguments::participation(participation)?;
+        let rules = Rules { items, distinct, removals, relation: common.relation, participation };
+        let items = Items::new(self::universe(universe)?, rules).map_err(Refusal::from)?;
+        let kept = Kept::open(py, state)?;
+        Ok(counts(py, common, kept, exact, items, Kind::Items)?.add_subclass(Self))
+    }
+
+    /// Takes the people of the next step, each an item or a list of items, and returns the step. An array of integers, one
+    /// item a person, is read where it is.
     ///
     /// ``removed`` holds what they take away, in the same order, where the rules allow it.
     #[pyo3(signature = (people, removed=None))]
@@ -372,33 +324,17 @@ impl Histogram {
         people: &Bound<'_, PyAny>,
         removed: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<usize> {
-        let inserted = self::people("people", people)?;
-        let removed =
-            removed.map(|removed| self::people("removed", removed)).transpose()?.unwrap_or_default();
-        if removed.len() > inserted.len() {
-            return Err(Refusal::input(
-                "removed has more people than people; give an empty list for the rest",
-            )
-            .into());
-        }
-        let counts = this.as_super().get();
-        counts.held.with(this.py(), |inner| {
+        let array = match removed {
+            None => arrays::integers("people", people)?,
+            Some(_) => None,
+        };
+        let brought = match &array {
+            Some(array) => Brought::Integers(arrays::slice("people", array)?),
+            None => Brought::named(people, removed)?,
+        };
+        this.as_super().get().held.with(this.py(), |inner| {
             let Kind::Items(items) = &mut inner.kind else { return Err(Refusal::internal()) };
-            let find = |name: &String| {
-                let unknown = || dp_apps::Error::Unknown { what: "item", text: name.clone() };
-                items.encoding().universe().position(name).ok_or_else(unknown)
-            };
-            let mut event = Vec::with_capacity(inserted.len());
-            for (index, person) in inserted.iter().enumerate() {
-                let mut changes = Vec::new();
-                for name in person {
-                    changes.push(Change::Insert(find(name)?));
-                }
-                for name in removed.get(index).into_iter().flatten() {
-                    changes.push(Change::Remove(find(name)?));
-                }
-                event.push(changes);
-            }
+            let event = brought.changes(items.encoding().universe())?;
             let step = items.push(&event)?;
             inner.unsaved = true;
             Ok(step)
@@ -406,58 +342,34 @@ impl Histogram {
     }
 }
 
-/// Private counts of items that nobody knows beforehand: those that stand out appear by themselves.
-///
-/// ``threshold_delta`` is paid on top of the budget, for showing names at all.
-///
-/// >>> import continual_dp as cdp
-/// >>> words = cdp.Discovery(steps=30, relation="zero-out", epsilon=8, delta=1e-6, threshold_delta=1e-6)
-/// >>> words.push(["rust"] * 500 + ["a secret"])
-/// 1
-/// >>> [name for name, _ in words.top()]
-/// ['rust']
-#[pyclass(extends = Counts, frozen, module = "continual_dp")]
-pub(crate) struct Discovery;
-
-#[pymethods]
-impl Discovery {
-    #[new]
-    #[pyo3(signature = (
-        *, steps, relation, threshold_delta, items=1, distinct=true, participation=None, workload="count", epsilon=None,
-        delta=None, rho=None, mu=None, strategy="auto", state=None, reproducible_seed=None
-    ))]
-    #[allow(clippy::too_many_arguments)]
-    fn new(
-        py: Python<'_>,
-        steps: usize,
-        relation: &str,
-        threshold_delta: f64,
-        items: usize,
-        distinct: bool,
-        participation: Option<&Bound<'_, PyAny>>,
-        workload: &str,
-        epsilon: Option<f64>,
-        delta: Option<f64>,
-        rho: Option<f64>,
-        mu: Option<f64>,
-        strategy: &str,
-        state: Option<PathBuf>,
-        reproducible_seed: Option<u64>,
-    ) -> PyResult<PyClassInitializer<Self>> {
-        let budget = (epsilon, delta, rho, mu);
-        let common =
-            Common::new(py, workload, steps, relation, budget, strategy, true, reproducible_seed, state)?;
+counting! {
+    /// Private counts of items that nobody knows beforehand: those that stand out appear by themselves.
+    ///
+    /// ``threshold_delta`` is paid on top of the budget, for showing names at all.
+    ///
+    /// >>> import continual_dp as cdp
+    /// >>> words = cdp.Discovery(steps=30, relation="zero-out", epsilon=8, delta=1e-6, threshold_delta=1e-6)
+    /// >>> words.push(["rust"] * 500 + ["a secret"])
+    /// 1
+    /// >>> [name for name, _ in words.top()]
+    /// ['rust']
+    class Discovery(Counts)
+    signature (*, threshold_delta, items=1, distinct=true, participation=None, state=None)
+    arguments (
+        threshold_delta: f64, items: usize, distinct: bool, participation: Option<&Bound<'_, PyAny>>,
+        state: Option<PathBuf>
+    )
+    new (py, common) {
         let participation = arguments::participation(participation)?;
         let rules = Rules { items, distinct, removals: false, relation: common.relation, participation };
         let footprint = rules.footprint(None).map_err(Refusal::from)?;
-        let coordinates = dp_mechanisms::sparse::MOST_COORDINATES;
-        let strategy = common.strategies(py, &footprint, coordinates)?.remove(0);
+        let strategy = common.strategy(py, &footprint, dp_mechanisms::sparse::MOST_COORDINATES)?;
+        let Kept { file, saved } = Kept::open(py, state)?;
         let inner = detached(py, move || {
-            let Common { budget, seed, file, saved, .. } = common;
-            let plan = Found::plan_for(&rules, &strategy, budget)?;
+            let plan = Found::plan_for(&rules, &strategy, common.budget)?;
             let found = match &saved {
-                None => Found::new(rules, plan, threshold_delta, seed),
-                Some(saved) => Found::resume(rules, plan, threshold_delta, saved, seed),
+                None => Found::new(rules, plan, threshold_delta, common.seed),
+                Some(saved) => Found::resume(rules, plan, threshold_delta, saved, common.seed),
             }?;
             Ok::<_, Refusal>(Inner { kind: Kind::Found(Box::new(found)), file, unsaved: true })
         })?;
@@ -487,66 +399,97 @@ impl Discovery {
     }
 }
 
-/// The one letter of a step, or nothing.
-fn letter(given: Option<&str>) -> Result<Option<char>, Refusal> {
-    let Some(text) = given else { return Ok(None) };
-    let mut letters = text.chars();
-    match (letters.next(), letters.next()) {
-        (Some(letter), None) => Ok(Some(letter)),
-        _ => Err(Refusal::input(
-            "letter is not one letter; push one letter a step, or None for a step without one",
-        )),
+counting! {
+    /// Quantiles of numbers, one of each person in a step, and how many lie in any range.
+    ///
+    /// The numbers are rounded to ``low``, ``low + resolution``, … up to ``high``; what lies beyond a bound counts as the bound.
+    /// They are counted in a tree of ranges, so that the error grows with the logarithm of the number of values only.
+    ///
+    /// >>> import continual_dp as cdp, numpy as np
+    /// >>> ages = cdp.Quantiles(0, 120, 1, steps=30, relation="zero-out", rho=100)
+    /// >>> ages.push(np.arange(18, 99))
+    /// 1
+    /// >>> median, low, high = ages.quantile(0.5)
+    /// >>> low <= 58 <= high and high - low < 9
+    /// True
+    /// >>> adults, deviation = ages.between(18, 64)
+    /// >>> abs(adults - 47) < 6 * deviation
+    /// True
+    class Quantiles(Counts)
+    signature (low, high, resolution, *, participation=None, exact=true, state=None)
+    arguments (
+        low: f64, high: f64, resolution: f64, participation: Option<&Bound<'_, PyAny>>, exact: bool,
+        state: Option<PathBuf>
+    )
+    new (py, common) {
+        let participation = arguments::participation(participation)?;
+        let relation = common.relation;
+        let values = detached(py, || Ordered::new(low, high, resolution, relation, participation))?;
+        let kept = Kept::open(py, state)?;
+        Ok(counts(py, common, kept, exact, values, Kind::Values)?.add_subclass(Self))
+    }
+
+    /// Takes the numbers of the next step, one of each person, and returns the step.
+    fn push(this: &Bound<'_, Self>, values: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let array = arrays::doubles("values", values)?;
+        arrays::check_shape("values", &array, &[&[arrays::rows(&array)]])?;
+        let slice = arrays::slice("values", &array)?;
+        this.as_super().get().held.with(this.py(), |inner| {
+            let Kind::Values(values) = &mut inner.kind else { return Err(Refusal::internal()) };
+            let step = values.push(slice)?;
+            inner.unsaved = true;
+            Ok(step)
+        })
+    }
+
+    /// The number below which the part ``part`` of all numbers lies, and two between which the true one lies, except with
+    /// probability ``failure``.
+    #[pyo3(signature = (part, failure=0.05))]
+    fn quantile(this: &Bound<'_, Self>, part: f64, failure: f64) -> PyResult<(f64, f64, f64)> {
+        this.as_super().get().held.with(this.py(), |inner| {
+            inner.settle()?;
+            let Kind::Values(values) = &mut inner.kind else { return Err(Refusal::internal()) };
+            let found = values.quantile(part, failure)?;
+            Ok((found.value, found.low, found.high))
+        })
+    }
+
+    /// How many numbers lie between two, both included, and the standard deviation of its noise.
+    fn between(this: &Bound<'_, Self>, low: f64, high: f64) -> PyResult<(f64, f64)> {
+        this.as_super().get().held.with(this.py(), |inner| {
+            inner.settle()?;
+            let Kind::Values(values) = &mut inner.kind else { return Err(Refusal::internal()) };
+            let found = values.between(low, high)?;
+            Ok((found.value, found.standard_deviation))
+        })
     }
 }
 
-/// Private counts of how often each short string has occurred in a stream of letters.
-///
-/// Give an ``alphabet`` and the ``longest`` length, or a list of ``words``. It lives as long as the object.
-///
-/// >>> import continual_dp as cdp
-/// >>> reads = cdp.Substrings("ACGT", 3, steps=100, relation="replace", rho=10)
-/// >>> for base in "GATTACA":
-/// ...     step = reads.push(base)
-/// >>> value, deviation = reads.count("ATT")
-/// >>> deviation > 0
-/// True
-#[pyclass(extends = Counts, frozen, module = "continual_dp")]
-pub(crate) struct Substrings;
-
-#[pymethods]
-impl Substrings {
-    #[new]
-    #[pyo3(signature = (
-        alphabet=None, longest=None, *, words=None, steps, relation, workload="count", epsilon=None, delta=None, rho=None,
-        mu=None, strategy="auto", exact=true, reproducible_seed=None
-    ))]
-    #[allow(clippy::too_many_arguments)]
-    fn new(
-        py: Python<'_>,
-        alphabet: Option<&str>,
-        longest: Option<usize>,
-        words: Option<Vec<String>>,
-        steps: usize,
-        relation: &str,
-        workload: &str,
-        epsilon: Option<f64>,
-        delta: Option<f64>,
-        rho: Option<f64>,
-        mu: Option<f64>,
-        strategy: &str,
-        exact: bool,
-        reproducible_seed: Option<u64>,
-    ) -> PyResult<PyClassInitializer<Self>> {
-        let budget = (epsilon, delta, rho, mu);
-        let common =
-            Common::new(py, workload, steps, relation, budget, strategy, exact, reproducible_seed, None)?;
-        let relation = common.relation;
+counting! {
+    /// Private counts of how often each short string has occurred in a stream of letters.
+    ///
+    /// Give an ``alphabet`` and the ``longest`` length, or a list of ``words``. It lives as long as the object.
+    ///
+    /// >>> import continual_dp as cdp
+    /// >>> reads = cdp.Substrings("ACGT", 3, steps=100, relation="replace", rho=10)
+    /// >>> for base in "GATTACA":
+    /// ...     step = reads.push(base)
+    /// >>> value, deviation = reads.count("ATT")
+    /// >>> deviation > 0
+    /// True
+    class Substrings(Counts)
+    signature (alphabet=None, longest=None, *, words=None, exact=true)
+    arguments (alphabet: Option<&str>, longest: Option<usize>, words: Option<Vec<String>>, exact: bool)
+    new (py, common) {
+        let (relation, kept) = (common.relation, Kept::nowhere());
         let counts = match (alphabet, longest, words) {
             (Some(alphabet), Some(longest), None) => {
-                common.counts(py, || Words::new(alphabet.chars(), longest, relation), Kind::Words)?
+                let words = Words::new(alphabet.chars(), longest, relation).map_err(Refusal::from)?;
+                counts(py, common, kept, exact, words, Kind::Words)?
             }
             (None, None, Some(words)) => {
-                common.counts(py, || Dictionary::new(words.iter().cloned(), relation), Kind::Listed)?
+                let words = Dictionary::new(words, relation).map_err(Refusal::from)?;
+                counts(py, common, kept, exact, words, Kind::Listed)?
             }
             _ => return Err(Refusal::input("give either alphabet and longest, or words").into()),
         };
@@ -564,53 +507,28 @@ impl Substrings {
     }
 }
 
-/// Private counts of the minimal occurrences of each short subsequence of a stream of letters.
-///
-/// >>> import continual_dp as cdp
-/// >>> alarms = cdp.Episodes("ab", 2, steps=100, relation="zero-out", rho=10)
-/// >>> alarms.push("a"), alarms.push("b")
-/// (1, 2)
-/// >>> value, deviation = alarms.count("ab")
-#[pyclass(extends = Counts, frozen, module = "continual_dp")]
-pub(crate) struct Episodes;
-
-#[pymethods]
-impl Episodes {
-    #[new]
-    #[pyo3(signature = (
-        alphabet=None, longest=None, *, episodes=None, steps, relation, workload="count", epsilon=None, delta=None, rho=None,
-        mu=None, strategy="auto", exact=true, reproducible_seed=None
-    ))]
-    #[allow(clippy::too_many_arguments)]
-    fn new(
-        py: Python<'_>,
-        alphabet: Option<&str>,
-        longest: Option<usize>,
-        episodes: Option<Vec<String>>,
-        steps: usize,
-        relation: &str,
-        workload: &str,
-        epsilon: Option<f64>,
-        delta: Option<f64>,
-        rho: Option<f64>,
-        mu: Option<f64>,
-        strategy: &str,
-        exact: bool,
-        reproducible_seed: Option<u64>,
-    ) -> PyResult<PyClassInitializer<Self>> {
-        let budget = (epsilon, delta, rho, mu);
-        let common =
-            Common::new(py, workload, steps, relation, budget, strategy, exact, reproducible_seed, None)?;
+counting! {
+    /// Private counts of the minimal occurrences of each short subsequence of a stream of letters.
+    ///
+    /// Give an ``alphabet`` and the ``longest`` length, or a list of ``episodes``. It lives as long as the object.
+    ///
+    /// >>> import continual_dp as cdp
+    /// >>> alarms = cdp.Episodes("ab", 2, steps=100, relation="zero-out", rho=10)
+    /// >>> alarms.push("a"), alarms.push("b")
+    /// (1, 2)
+    /// >>> value, deviation = alarms.count("ab")
+    class Episodes(Counts)
+    signature (alphabet=None, longest=None, *, episodes=None, exact=true)
+    arguments (alphabet: Option<&str>, longest: Option<usize>, episodes: Option<Vec<String>>, exact: bool)
+    new (py, common) {
         let relation = common.relation;
-        let encoding = || match (alphabet, longest, &episodes) {
-            (Some(alphabet), Some(longest), _) => EpisodeEncoding::all(alphabet.chars(), longest, relation),
-            (_, _, listed) => EpisodeEncoding::listed(listed.iter().flatten().cloned(), relation),
+        let encoding = match (alphabet, longest, episodes) {
+            (Some(alphabet), Some(longest), None) => EpisodeEncoding::all(alphabet.chars(), longest, relation),
+            (None, None, Some(listed)) => EpisodeEncoding::listed(listed, relation),
+            _ => return Err(Refusal::input("give either alphabet and longest, or episodes").into()),
         };
-        if episodes.is_some() == (alphabet.is_some() && longest.is_some()) {
-            return Err(Refusal::input("give either alphabet and longest, or episodes").into());
-        }
-        let counts = common.counts(py, encoding, Kind::Episodes)?;
-        Ok(counts.add_subclass(Self))
+        let encoding = encoding.map_err(Refusal::from)?;
+        Ok(counts(py, common, Kept::nowhere(), exact, encoding, Kind::Episodes)?.add_subclass(Self))
     }
 
     /// Takes the letter of the next step, or ``None`` for a step without one, and returns the step.

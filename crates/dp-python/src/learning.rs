@@ -1,24 +1,25 @@
 //! Learning: noise on sums of clipped vectors, in place; and gradients that are clipped, summed and noised here.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
 
 use dp_ftrl::{Clipping, DurableGradients, PrivateGradients as Volatile, gradients};
 use dp_mechanisms::noise::ShardedNoise;
 use dp_mechanisms::shards::{NoiseShard, ShardSet};
 use dp_mechanisms::{Origin, StateFile};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
 
 use crate::arguments;
 use crate::arrays::{self, Readable, Writable};
 use crate::errors::Refusal;
-use crate::live::{Held, Live, detached};
+use crate::live::{Held, Live, Stepped, detached};
 use crate::plan::Plan;
 
-/// The norm to which the vectors of a plan are clipped, and their number of coordinates.
-fn clipped(plan: &Plan) -> Result<(f64, usize), Refusal> {
-    match plan.clip {
-        Some(norm) => Ok((norm, plan.core().dimension()?)),
+/// How the vectors of a plan are clipped, and their number of coordinates.
+fn clipped(plan: &Plan) -> Result<(&Clipping, usize), Refusal> {
+    match &plan.clip {
+        Some(clipping) => Ok((clipping, plan.core().dimension()?)),
         None => Err(Refusal::input(
             "plan is one for published statistics; plan with clip=… and dimension=… for sums of clipped vectors",
         )),
@@ -43,14 +44,21 @@ fn clipped(plan: &Plan) -> Result<(f64, usize), Refusal> {
 pub(crate) struct Noise {
     plan: Py<Plan>,
     range: (usize, usize),
-    held: Held<NoiseShard>,
+    held: Arc<Held<NoiseShard>>,
+}
+
+impl Stepped for NoiseShard {
+    fn step(&self) -> usize {
+        NoiseShard::step(self)
+    }
 }
 
 impl Noise {
     fn around(py: Python<'_>, plan: &Py<Plan>, shard: NoiseShard) -> PyResult<Py<Self>> {
         let range = (shard.range().start, shard.range().end);
-        let noise = Self { plan: plan.clone_ref(py), range, held: Held::new("noise", shard) };
-        Py::new(py, PyClassInitializer::from(Live).add_subclass(noise))
+        let held = Held::new("noise", shard);
+        let base = held.live();
+        Py::new(py, base.add_subclass(Self { plan: plan.clone_ref(py), range, held }))
     }
 }
 
@@ -149,6 +157,28 @@ impl Noise {
         }
     }
 
+    /// The seconds that so many steps take without Python, for measuring what the border costs. Their noise is thrown away.
+    fn _seconds_of(&self, py: Python<'_>, steps: usize, single: bool) -> PyResult<f64> {
+        self.held.with(py, |shard| {
+            let length = shard.range().len();
+            let (mut singles, mut doubles) = (Vec::new(), Vec::new());
+            if single {
+                singles.resize(length, 0.0_f32);
+            } else {
+                doubles.resize(length, 0.0_f64);
+            }
+            let start = Instant::now();
+            for _ in 0..steps {
+                if single {
+                    shard.release_in_place(&mut singles)?
+                } else {
+                    shard.release_in_place(&mut doubles)?
+                };
+            }
+            Ok::<_, Refusal>(start.elapsed().as_secs_f64())
+        })
+    }
+
     /// Begins to make the noise of the next step on other cores, and returns at once.
     fn prepare(&self, py: Python<'_>) -> PyResult<()> {
         self.held.with(py, |shard| {
@@ -179,51 +209,18 @@ impl Noise {
         self.range
     }
 
-    /// The number of steps behind.
-    #[getter]
-    fn done(&self, py: Python<'_>) -> PyResult<usize> {
-        self.held.with(py, |shard| Ok::<_, Refusal>(shard.step()))
-    }
-
     /// The number of steps that somebody may have seen; those behind :attr:`done` are answered again for the same sum only.
     #[getter]
     fn answered(&self, py: Python<'_>) -> PyResult<usize> {
         self.held.with(py, |shard| Ok::<_, Refusal>(shard.answered()))
     }
-
-    /// Whether it was closed.
-    #[getter]
-    fn closed(&self, py: Python<'_>) -> bool {
-        self.held.is_closed(py)
-    }
-
-    /// Wipes the noise from memory and unlocks its files.
-    fn close(&self, py: Python<'_>) {
-        self.held.close(py);
-    }
-
-    fn __enter__(this: Py<Self>) -> Py<Self> {
-        this
-    }
-
-    #[pyo3(signature = (*_arguments))]
-    fn __exit__(&self, py: Python<'_>, _arguments: &Bound<'_, PyTuple>) {
-        self.close(py);
-    }
-
-    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        if self.closed(py) {
-            return Ok("Noise(closed)".to_owned());
-        }
-        let (first, end) = self.range;
-        Ok(format!("Noise(coordinates {first} to {end}, {} steps done)", self.done(py)?))
-    }
 }
 
 /// Gradients of people, clipped, summed and given their noise: what an optimizer may see.
 ///
-/// Add the gradient of every person of a batch, then :meth:`finish` it. Made of a :class:`Plan` with ``clip``; with ``state``,
-/// every noisy sum is sealed in that file before it is returned, and a run goes on there.
+/// Add the gradient of every person of a batch, then :meth:`finish` it. Made of a :class:`Plan` with ``clip``, for the whole
+/// vector or layer by layer; with ``state``, every noisy sum is sealed in that file before it is returned, and a run goes on
+/// there. :attr:`done` is the number of finished batches.
 ///
 /// >>> import continual_dp as cdp, numpy as np
 /// >>> plan = cdp.plan("count", steps=10, clip=1.0, dimension=3, relation="zero-out", rho=1e6)
@@ -231,11 +228,19 @@ impl Noise {
 /// >>> gradients.add_many(np.array([[3.0, 4.0, 0.0], [0.0, 0.5, 0.0]]))   # one row a person
 /// >>> np.allclose(gradients.finish(), [0.6, 1.3, 0.0], atol=0.05)
 /// True
+///
+/// Two layers, the first clipped to norm 1 and the second to norm 0.1:
+///
+/// >>> layers = cdp.plan("count", steps=10, clip=[(2, 1.0), (1, 0.1)], relation="zero-out", rho=1e6)
+/// >>> gradients = cdp.PrivateGradients(layers)
+/// >>> gradients.add([3.0, 4.0, 7.0])
+/// >>> np.allclose(gradients.finish(), [0.6, 0.8, 0.1], atol=0.05)
+/// True
 #[pyclass(extends = Live, frozen, module = "continual_dp")]
 pub(crate) struct PrivateGradients {
     plan: Py<Plan>,
     dimension: usize,
-    held: Held<Gradients>,
+    held: Arc<Held<Gradients>>,
 }
 
 enum Gradients {
@@ -257,7 +262,9 @@ impl Gradients {
             Self::Durable(inner) => inner.finish(out).map(drop),
         }
     }
+}
 
+impl Stepped for Gradients {
     fn step(&self) -> usize {
         match self {
             Self::Volatile(inner) => inner.step(),
@@ -277,11 +284,11 @@ impl PrivateGradients {
         key: Option<PathBuf>,
         reproducible_seed: Option<u64>,
     ) -> PyResult<Py<Self>> {
-        let (norm, dimension) = clipped(plan.get())?;
+        let (clipping, dimension) = clipped(plan.get())?;
+        let clipping = clipping.clone();
         let seed = arguments::seed(py, reproducible_seed)?;
         let core = plan.get().core();
         let held = detached(py, || {
-            let clipping = Clipping::flat(norm)?;
             let (relation, budget) = (core.footprint().relation(), *core.budget());
             let participation = dp_mechanisms::planner::main_participation(core.footprint());
             let strategy = core.strategy().clone();
@@ -304,8 +311,9 @@ impl PrivateGradients {
                 }
             })
         })?;
-        let gradients = Self { plan, dimension, held: Held::new("batch of gradients", held) };
-        Py::new(py, PyClassInitializer::from(Live).add_subclass(gradients))
+        let held = Held::new("batch of gradients", held);
+        let base = held.live();
+        Py::new(py, base.add_subclass(Self { plan, dimension, held }))
     }
 
     /// Clips the gradient of one person into the batch.
@@ -385,38 +393,5 @@ impl PrivateGradients {
     #[getter]
     fn plan(&self, py: Python<'_>) -> Py<Plan> {
         self.plan.clone_ref(py)
-    }
-
-    /// The number of finished batches.
-    #[getter]
-    fn done(&self, py: Python<'_>) -> PyResult<usize> {
-        self.held.with(py, |gradients| Ok::<_, Refusal>(gradients.step()))
-    }
-
-    /// Whether it was closed.
-    #[getter]
-    fn closed(&self, py: Python<'_>) -> bool {
-        self.held.is_closed(py)
-    }
-
-    /// Wipes the batch and the noise from memory and unlocks the state.
-    fn close(&self, py: Python<'_>) {
-        self.held.close(py);
-    }
-
-    fn __enter__(this: Py<Self>) -> Py<Self> {
-        this
-    }
-
-    #[pyo3(signature = (*_arguments))]
-    fn __exit__(&self, py: Python<'_>, _arguments: &Bound<'_, PyTuple>) {
-        self.close(py);
-    }
-
-    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        if self.closed(py) {
-            return Ok("PrivateGradients(closed)".to_owned());
-        }
-        Ok(format!("PrivateGradients({} coordinates, {} batches done)", self.dimension, self.done(py)?))
     }
 }

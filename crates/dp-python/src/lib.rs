@@ -8,7 +8,9 @@
 //! | `arrays` | arrays in and out, without copying where that is possible |
 //! | `plan` | planning, comparing, calibrating |
 //! | `account` | how private many steps are together |
-//! | `counts` | items, substrings and episodes, of which many are counted at once |
+//! | `common` | the arguments that counts and graphs share |
+//! | `counts` | items, ordered values, substrings and episodes, of which many are counted at once |
+//! | `graph` | weights, cuts and functions of a graph |
 //! | `dashboard`, `arrow` | dashboards from files or from data frames, which are read where they are |
 //! | `learning` | noise in place, and private gradients |
 //! | `release` | the live release of a statistic, or of several |
@@ -19,13 +21,22 @@
 // Documentation of what Python sees is written for Python.
 #![allow(clippy::doc_link_with_quotes)]
 
+// Their features alone are wanted.
+#[cfg(feature = "shared-build")]
+use {
+    bitflags as _, bytemuck as _, either as _, num_bigint as _, num_iter as _, num_rational as _,
+    subtle as _, typenum as _,
+};
+
 mod account;
 mod arguments;
 mod arrays;
 mod arrow;
+mod common;
 mod counts;
 mod dashboard;
 mod errors;
+mod graph;
 mod learning;
 mod live;
 mod plan;
@@ -37,9 +48,11 @@ mod _core {
     #[pymodule_export]
     use crate::account::{Accountant, Bracket, account};
     #[pymodule_export]
-    use crate::counts::{Counts, Discovery, Episodes, Histogram, Substrings};
+    use crate::counts::{Counts, Discovery, Episodes, Histogram, Quantiles, Substrings};
     #[pymodule_export]
     use crate::dashboard::{Outcome, run};
+    #[pymodule_export]
+    use crate::graph::{Graph, GraphRelease};
     #[pymodule_export]
     use crate::learning::{Noise, PrivateGradients};
     #[pymodule_export]

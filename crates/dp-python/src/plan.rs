@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use dp_ftrl::Clipping;
@@ -60,15 +60,20 @@ pub(crate) fn watched<R: Send>(
     }
 }
 
-/// What is released, for how long, with how much noise, and why no other strategy was chosen. Made by :func:`plan`.
+/// What is released, for how long, with how much noise, and how good that is. Made by :func:`plan`.
 ///
-/// ``print(plan)`` shows the table of all strategies; notebooks show it as HTML.
+/// ``print(plan)`` shows the table of all strategies; notebooks show it as HTML. The table is made when it is first asked for.
 #[pyclass(frozen, module = "continual_dp")]
 pub(crate) struct Plan {
     pub(crate) form: Form,
-    report: Report,
-    /// The norm of a person's part in a step, where steps are sums of clipped vectors.
-    pub(crate) clip: Option<f64>,
+    /// What the strategies are compared for.
+    request: Request,
+    /// The strategy in use beside the lower bound, once somebody has asked.
+    own: OnceLock<Report>,
+    /// All strategies, once somebody has asked.
+    all: OnceLock<Report>,
+    /// How a person's part in a step is clipped, where steps are sums of clipped vectors.
+    pub(crate) clip: Option<Clipping>,
 }
 
 /// One statistic or several.
@@ -93,19 +98,34 @@ impl Plan {
         }
     }
 
-    /// The evaluation of the strategy in use, as in the table.
-    fn evaluation(&self) -> Option<&planner::Evaluation> {
+    /// The strategy in use beside the lower bound.
+    fn own(&self, py: Python<'_>) -> PyResult<&Report> {
         let name = self.core().strategy().name();
-        self.report.strategies.iter().find(|one| one.name == name)
+        kept(py, &self.own, || {
+            Ok(Request { method: Some(name.parse()?), memory: None, ..self.request.clone() })
+        })
+    }
+
+    /// All strategies, that in use always among them.
+    fn all(&self, py: Python<'_>) -> PyResult<Report> {
+        let mut report = kept(py, &self.all, || Ok(self.request.clone()))?.clone();
+        let name = self.core().strategy().name();
+        if report.strategies.iter().all(|one| one.name != name) {
+            report.strategies.extend(self.own(py)?.strategies.iter().cloned());
+            report.strategies.sort_by(|left, right| left.gap.total_cmp(&right.gap));
+        }
+        Ok(report)
     }
 
     /// Mean and largest variance of a release, weighted over the statistics where there are several.
     fn errors(&self) -> (f64, f64) {
-        let sigma = self.core().sigma();
-        let variance = sigma * sigma;
         match &self.form {
-            Form::One(plan) => (variance * plan.row_norms().mean(), variance * plan.row_norms().max()),
+            Form::One(plan) => {
+                let variance = plan.sigma() * plan.sigma();
+                (variance * plan.row_norms().mean(), variance * plan.row_norms().max())
+            }
             Form::Several(plan) => {
+                let variance = unit_variance(plan);
                 let statistics = plan.joint().problem().statistics();
                 let rows =
                     (0..).zip(statistics).filter_map(|(i, one)| Some((one, plan.joint().row_norms(i)?)));
@@ -117,16 +137,16 @@ impl Plan {
         }
     }
 
-    fn document(&self) -> Value {
-        let plan = self.core();
+    fn document(&self, py: Python<'_>) -> PyResult<Value> {
+        let (plan, report) = (self.core(), self.all(py)?);
         let (mean, largest) = self.errors();
         let statistics = self.problem_statistics();
         let mut document = json!({
             "workload": statistics.join(" + "),
             "horizon": plan.horizon().to_string(),
-            "participation": self.report.participation,
+            "participation": report.participation,
             "relation": plan.footprint().relation().to_string(),
-            "metric": self.report.metric,
+            "metric": report.metric,
             "budget": plan.budget().kind(),
             "arithmetic": plan.arithmetic().to_string(),
             "dimension": plan.footprint().dimension(),
@@ -135,17 +155,40 @@ impl Plan {
             "sensitivity": plan.sensitivity().squared.sqrt(),
             "mean_squared_error": mean,
             "largest_squared_error": largest,
-            "lower_bound": self.lower_bound(),
-            "gap": self.gap(),
-            "bounds": self.report.lower_bound,
-            "strategies": self.report.strategies,
-            "skipped": self.report.skipped,
+            "lower_bound": self.lower_bound(py)?,
+            "gap": self.gap(py)?,
+            "bounds": report.lower_bound,
+            "strategies": report.strategies,
+            "skipped": report.skipped,
         });
         if let Form::Several(_) = &self.form {
             document["statistics"] = json!(statistics);
         }
-        document
+        if let Some(clipping) = &self.clip {
+            document["clip"] = json!(clipping.to_string());
+        }
+        Ok(document)
     }
+}
+
+/// What the planner finds, kept after the first time.
+fn kept<'a>(
+    py: Python<'_>,
+    place: &'a OnceLock<Report>,
+    request: impl FnOnce() -> dp_mechanisms::Result<Request> + Send,
+) -> PyResult<&'a Report> {
+    if let Some(report) = place.get() {
+        return Ok(report);
+    }
+    let report = watched(py, |watch| planner::evaluate_watched(&request()?, watch))?;
+    Ok(place.get_or_init(|| report))
+}
+
+/// The variance of a statistic whose row of B has norm 1; an exact plan scales its strategy, and σ alone does not say it.
+fn unit_variance(plan: &JointPlan) -> f64 {
+    let row = plan.joint().row_norms(0).and_then(|rows| rows.at(0));
+    let deviation = plan.standard_deviation(0, 1);
+    deviation.zip(row).map_or(f64::NAN, |(deviation, squared)| deviation * deviation / squared)
 }
 
 /// The statistics of a joint plan.
@@ -236,24 +279,26 @@ impl Plan {
 
     /// What no strategy can beat in the metric that was asked for, in the same unit as the errors.
     #[getter]
-    fn lower_bound(&self) -> f64 {
-        let own = match self.report.metric {
+    fn lower_bound(&self, py: Python<'_>) -> PyResult<f64> {
+        let own = match self.request.problem.metric() {
             Metric::Mse => self.errors().0,
             Metric::Max => self.errors().1,
         };
-        own / (1.0 + self.gap())
+        Ok(own / (1.0 + self.gap(py)?))
     }
 
     /// How far the error lies above the lower bound, as a fraction.
     #[getter]
-    fn gap(&self) -> f64 {
-        self.evaluation().map_or(f64::NAN, |one| one.gap)
+    fn gap(&self, py: Python<'_>) -> PyResult<f64> {
+        let (name, own) = (self.core().strategy().name(), self.own(py)?);
+        Ok(own.strategies.iter().find(|one| one.name == name).map_or(f64::NAN, |one| one.gap))
     }
 
-    /// All strategies that were looked at, best first: one dictionary each. Errors are factors, for noise of one unit.
+    /// All strategies, best first, one dictionary each, as :func:`compare` finds them. Errors are factors, for noise of one
+    /// unit.
     #[getter]
     fn table<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        to_python(py, &json!(self.report.strategies))
+        to_python(py, &json!(self.all(py)?.strategies))
     }
 
     /// The standard deviation of a release after a step, counted from 1; of one statistic by its name where there are several.
@@ -286,10 +331,9 @@ impl Plan {
         let values = match &self.form {
             Form::One(plan) => detached(py, || Ok::<_, Refusal>(plan.deviations().collect::<Vec<f64>>()))?,
             Form::Several(plan) => {
-                let (index, sigma) = (self.position(statistic)?, plan.plan().sigma());
-                let rows = plan.joint().row_norms(index);
-                rows.map(|rows| rows.iter().map(|squared| sigma * squared.sqrt()).collect())
-                    .unwrap_or_default()
+                let index = self.position(statistic)?;
+                let steps = 1..=plan.plan().steps();
+                steps.filter_map(|step| plan.standard_deviation(index, step)).collect()
             }
         };
         Ok(arrays::array(py, values))
@@ -310,7 +354,7 @@ impl Plan {
     /// >>> week.to_dict()["budget"]
     /// {'zero-concentrated': {'rho': 0.5}}
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        to_python(py, &self.document())
+        to_python(py, &self.document(py)?)
     }
 
     fn __repr__(&self) -> String {
@@ -326,11 +370,11 @@ impl Plan {
         )
     }
 
-    fn __str__(&self) -> String {
-        format!("{}\n\n{}", self.__repr__(), text_table(&self.report))
+    fn __str__(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(format!("{}\n\n{}", self.__repr__(), text_table(&self.all(py)?)))
     }
 
-    fn _repr_html_(&self) -> String {
+    fn _repr_html_(&self, py: Python<'_>) -> PyResult<String> {
         let plan = self.core();
         let words = format!(
             "{} over {}: strategy {}, σ = {:.6}, {}, {}",
@@ -341,7 +385,7 @@ impl Plan {
             plan.arithmetic(),
             arguments::budget_words(plan.budget()),
         );
-        html_table(&words, &self.report)
+        Ok(html_table(&words, &self.all(py)?))
     }
 }
 
@@ -456,7 +500,7 @@ fn weights(given: Option<Vec<f64>>, workloads: usize, several: bool) -> Result<V
     }
 }
 
-/// Chooses the strategy of least error, calibrates its noise to the budget, and says how good it is.
+/// Chooses a strategy of least error, calibrates its noise to the budget, and says how good it is.
 ///
 /// ``workload``
 ///     What is released after every step: ``"count"`` (running sum), ``"average"``, ``"window:7"``, ``"step"``,
@@ -466,7 +510,8 @@ fn weights(given: Option<Vec<f64>>, workloads: usize, several: bool) -> Result<V
 ///     For how many steps; or, where nobody knows, the length of a first epoch that doubles for ever.
 /// ``bounds``, ``norm`` or ``clip``
 ///     What one person can be: a number between two bounds in each of ``dimension`` coordinates; a vector of at most this
-///     norm; or a part of a sum, clipped to this norm (for :class:`Noise` and :class:`PrivateGradients`).
+///     norm; or a part of a sum, clipped to this norm (for :class:`Noise` and :class:`PrivateGradients`). Layers that are
+///     clipped each for itself are a list of their lengths and norms, ``[(length, norm), …]``.
 /// ``relation``
 ///     What is protected: ``"zero-out"`` (whether somebody is there) or ``"replace"`` (who it is).
 /// ``participation``
@@ -474,7 +519,13 @@ fn weights(given: Option<Vec<f64>>, workloads: usize, several: bool) -> Result<V
 /// ``epsilon`` and ``delta``, ``epsilon`` alone, ``rho``, or ``mu``
 ///     The budget for all releases together.
 /// ``exact``
-///     In integers, which floating point cannot betray: the default, except for ``clip``.
+///     In integers, which floating point cannot betray: the default, except for ``clip``. Counts and windows are then released
+///     as multiples of ``grid``, to which inputs are rounded.
+/// ``strategy``
+///     A name that :func:`compare` lists, or ``"auto"``, which is the same here, in ``dp --strategy auto`` and in Rust's
+///     ``Plan::best``: strategies are tried in the order of what they cost, until one is within half a percent of what nothing
+///     can beat. :attr:`Plan.table` and :func:`compare` evaluate all of them, and may find a better one by that much. For a pure
+///     ``epsilon``, and under a limit of ``memory``, it is the best of all.
 ///
 /// >>> import continual_dp as cdp
 /// >>> year = cdp.plan("count", steps=365, bounds=(0, 1), relation="zero-out", epsilon=1, delta=1e-6)
@@ -501,9 +552,9 @@ pub(crate) fn plan(
     relation: &str,
     steps: Option<usize>,
     doubling: Option<usize>,
-    bounds: Option<(f64, f64)>,
+    bounds: Option<&Bound<'_, PyAny>>,
     norm: Option<f64>,
-    clip: Option<f64>,
+    clip: Option<&Bound<'_, PyAny>>,
     dimension: Option<usize>,
     participation: Option<&Bound<'_, PyAny>>,
     metric: &str,
@@ -521,16 +572,21 @@ pub(crate) fn plan(
     let relation: Relation = relation.parse().map_err(Refusal::from)?;
     let participation = arguments::participation(participation)?;
     let budget = arguments::budget(epsilon, delta, rho, mu)?;
-    let method = match strategy {
-        "auto" => None,
-        name => Some(name.parse::<Method>().map_err(Refusal::from)?),
-    };
-    let person = Person::new(bounds, norm, clip)?;
-    let dimension = match (dimension, clip) {
-        (None, Some(_)) => {
+    let method = arguments::method(strategy)?;
+    let bounds = bounds.map(|bounds| arguments::bounds("bounds", bounds)).transpose()?;
+    let (clip, layers) = arguments::clipping(clip)?.unzip();
+    let person = Person::new(bounds, norm, clip.clone())?;
+    let dimension = match (dimension, &clip, layers.flatten()) {
+        (None, Some(_), None) => {
             return Err(Refusal::input("clip needs dimension: how many coordinates the vectors have").into());
         }
-        (given, _) => given.unwrap_or(1),
+        (Some(given), _, Some(layers)) if given != layers => {
+            return Err(Refusal::input(format!(
+                "dimension = {given}, but the layers of clip have {layers} coordinates together"
+            ))
+            .into());
+        }
+        (given, _, layers) => given.or(layers).unwrap_or(1),
     };
     let exact = exact.unwrap_or(clip.is_none());
     if exact && clip.is_some() {
@@ -552,10 +608,9 @@ pub(crate) fn plan(
     };
     wanted.steps = match (steps, doubling) {
         (Some(steps), None) => steps,
-        (None, Some(first)) if several || exact || clip.is_some() => {
+        (None, Some(first)) if several || clip.is_some() => {
             return Err(Refusal::input(format!(
-                "doubling = {first} is for one published statistic, and not measured in exact integers yet; plan for a \
-                 number of steps, or accept numbers whose low bits can give a person away with exact=False"
+                "doubling = {first} is for one published statistic; plan for a number of steps"
             ))
             .into());
         }
@@ -564,15 +619,16 @@ pub(crate) fn plan(
         _ => return Err(Refusal::input("how many steps? give either steps or doubling").into()),
     };
     let grid = grid.unwrap_or_else(|| person.grid());
-    let request = Choice { method, memory, dimension, budget, exact, clipped: clip.is_some() };
-    let (form, report) = watched(py, |watch| {
+    let choice = Choice { method, memory, dimension, budget, exact };
+    let (form, request, report) = watched(py, |watch| {
         let problem = wanted.problem(watch)?;
+        let request = choice.request(&problem);
         if let Some(first) = doubling {
-            let (method, report) = request.endless(&problem, watch)?;
-            let plan = Core::doubling(problem.workload(), method, footprint, budget, first)?;
-            return Ok((Form::One(plan), report));
+            let unit = exact.then_some(grid);
+            let (plan, report) = choice.endless(&request, footprint, unit, first, watch)?;
+            return Ok((Form::One(plan), request, report));
         }
-        let (strategy, report) = request.strategy(&problem, &footprint, watch)?;
+        let (strategy, report) = choice.strategy(&request, &footprint, watch)?;
         let plan = if exact {
             Core::exact(&strategy, footprint, budget, grid)?
         } else {
@@ -580,22 +636,23 @@ pub(crate) fn plan(
         };
         if problem.is_joint() {
             let plan = JointPlan::new(Joint::new(problem, strategy)?, plan)?;
-            return Ok((Form::Several(Box::new(plan)), report));
+            return Ok((Form::Several(Box::new(plan)), request, report));
         }
-        Ok((Form::One(plan), report))
+        Ok((Form::One(plan), request, report))
     })?;
-    Ok(Plan { form, report, clip })
+    let all = report.map(OnceLock::from).unwrap_or_default();
+    Ok(Plan { form, request, own: OnceLock::new(), all, clip })
 }
 
 /// What one person can be.
 enum Person {
     Bounds(f64, f64),
     Norm(f64),
-    Clip(f64),
+    Clip(Clipping),
 }
 
 impl Person {
-    fn new(bounds: Option<(f64, f64)>, norm: Option<f64>, clip: Option<f64>) -> Result<Self, Refusal> {
+    fn new(bounds: Option<(f64, f64)>, norm: Option<f64>, clip: Option<Clipping>) -> Result<Self, Refusal> {
         match (bounds, norm, clip) {
             (Some((low, high)), None, None) => Ok(Self::Bounds(low, high)),
             (None, Some(norm), None) => Ok(Self::Norm(norm)),
@@ -613,20 +670,19 @@ impl Person {
         relation: Relation,
         participation: Participation,
     ) -> Result<Footprint, Refusal> {
-        Ok(match *self {
-            Self::Bounds(low, high) => Footprint::vector(low, high, dimension, relation, participation)?,
-            Self::Norm(norm) => Footprint::ball(norm, relation, participation)?.of_dimension(dimension)?,
-            Self::Clip(norm) => {
-                Clipping::flat(norm)?.footprint(relation, participation)?.of_dimension(dimension)?
-            }
+        Ok(match self {
+            Self::Bounds(low, high) => Footprint::vector(*low, *high, dimension, relation, participation)?,
+            Self::Norm(norm) => Footprint::ball(*norm, relation, participation)?.of_dimension(dimension)?,
+            Self::Clip(clipping) => clipping.footprint(relation, participation)?.of_dimension(dimension)?,
         })
     }
 
     /// The unit of exact measurements, where none is given.
     fn grid(&self) -> f64 {
-        exact::grid(match *self {
+        exact::grid(match self {
             Self::Bounds(low, high) => low.abs().max(high.abs()),
-            Self::Norm(norm) | Self::Clip(norm) => norm,
+            Self::Norm(norm) => *norm,
+            Self::Clip(clipping) => clipping.norm(),
         })
     }
 }
@@ -638,47 +694,77 @@ struct Choice {
     dimension: usize,
     budget: Budget,
     exact: bool,
-    clipped: bool,
 }
 
 impl Choice {
+    fn is_pure(&self) -> bool {
+        matches!(self.budget.kind(), Kind::Pure { .. })
+    }
+
+    /// All strategies, as they are compared for somebody who waits.
     fn request(&self, problem: &Problem) -> Request {
-        let pure = matches!(self.budget.kind(), Kind::Pure { .. });
         Request {
-            method: self.method,
             dimension: self.dimension,
             memory: self.memory,
-            // A release that is continued on a slower machine must choose the same strategy again.
-            time: Duration::MAX,
-            noise: if pure { Noise::Laplace } else { Noise::Gaussian },
+            noise: if self.is_pure() { Noise::Laplace } else { Noise::Gaussian },
             ..Request::new(problem.clone())
         }
     }
 
-    /// The strategy, and what the planner says about it and the others.
-    fn strategy(
-        &self,
-        problem: &Problem,
-        footprint: &Footprint,
-        watch: &mut Watch<'_>,
-    ) -> dp_mechanisms::Result<(Arc<dyn Strategy>, Report)> {
-        let mut request = self.request(problem);
-        if self.clipped && self.method.is_none() && self.memory.is_none() {
-            // Vectors may be long: the strategy is found among those that are affordable, and reported alone.
-            let best = planner::best_watched(problem, footprint, self.dimension as u64, watch)?;
-            request.method = Some(best.name().parse()?);
-        }
-        let report = planner::evaluate_watched(&request, watch)?;
-        let strategy =
-            if self.exact { report.measurable(problem, watch)? } else { Arc::clone(&report.strategy) };
-        Ok((strategy, report))
+    /// Without a time limit: a release that is continued on a slower machine must choose the same strategy again.
+    fn unhurried(&self, request: &Request) -> Request {
+        Request { method: self.method, time: Duration::MAX, ..request.clone() }
     }
 
-    /// The best method that can be built for any number of steps.
-    fn endless(&self, problem: &Problem, watch: &mut Watch<'_>) -> dp_mechanisms::Result<(Method, Report)> {
-        let report = planner::evaluate_watched(&self.request(problem), watch)?;
-        let method = report.endless(problem.participation())?;
-        Ok((method, report))
+    /// The strategy; and what the planner says about all of them, where it had to look at all.
+    fn strategy(
+        &self,
+        request: &Request,
+        footprint: &Footprint,
+        watch: &mut Watch<'_>,
+    ) -> dp_mechanisms::Result<(Arc<dyn Strategy>, Option<Report>)> {
+        let problem = &request.problem;
+        match self.method {
+            Some(method) if self.memory.is_none() => {
+                return Ok((method.build_watched(problem, watch)?, None));
+            }
+            None if self.memory.is_none() && !self.is_pure() => {
+                let best = planner::best_watched(problem, footprint, self.dimension as u64, watch)?;
+                return Ok((best, None));
+            }
+            _ => {}
+        }
+        let report = planner::evaluate_watched(&self.unhurried(request), watch)?;
+        let strategy =
+            if self.exact { report.measurable(problem, watch)? } else { Arc::clone(&report.strategy) };
+        Ok((strategy, self.method.is_none().then_some(report)))
+    }
+
+    /// Epochs that double for ever, by the best method that can be built for any number of steps and, with a grid, measured in
+    /// exact integers.
+    fn endless(
+        &self,
+        request: &Request,
+        footprint: Footprint,
+        grid: Option<f64>,
+        first: usize,
+        watch: &mut Watch<'_>,
+    ) -> dp_mechanisms::Result<(Core, Option<Report>)> {
+        let workload = request.problem.workload();
+        let (methods, report) = if let Some(method) = self.method {
+            (vec![method], None)
+        } else {
+            let report = planner::evaluate_watched(&self.unhurried(request), watch)?;
+            (report.endless_methods(request.problem.participation())?, Some(report))
+        };
+        let plan = |method: &Method| match grid {
+            Some(grid) => {
+                Core::doubling_exact(workload, *method, footprint.clone(), self.budget, grid, first)
+            }
+            None => Core::doubling(workload, *method, footprint.clone(), self.budget, first),
+        };
+        let planned = methods.iter().map(plan).find(Result::is_ok);
+        Ok((planned.unwrap_or_else(|| plan(&methods[0]))?, report))
     }
 }
 
@@ -771,10 +857,10 @@ pub(crate) fn compare(
     Ok(Comparison(report))
 }
 
-/// How much noise a budget demands for one number that one person can change by at most 1. Made by :func:`calibrate`.
+/// How much noise a budget demands for one number. Made by :func:`calibrate`.
 #[pyclass(frozen, get_all, module = "continual_dp")]
 pub(crate) struct Calibration {
-    /// The standard deviation of Gaussian noise.
+    /// The standard deviation of Gaussian noise, rounded up.
     sigma: f64,
     /// What the budget buys in Gaussian differential privacy.
     mu: f64,
@@ -799,18 +885,20 @@ impl Calibration {
     }
 }
 
-/// How much Gaussian noise a budget demands for a change of at most 1, by the exact conversion.
+/// How much Gaussian noise a budget demands for a number that one person can change by at most ``change``, by the exact
+/// conversion: what ``dp calibrate`` prints, to the last bit.
 ///
 /// >>> import continual_dp as cdp
 /// >>> round(cdp.calibrate(epsilon=1, delta=1e-6).sigma, 4)
 /// 4.2247
 #[pyfunction]
-#[pyo3(signature = (*, epsilon=None, delta=None, rho=None, mu=None))]
+#[pyo3(signature = (*, epsilon=None, delta=None, rho=None, mu=None, change=1.0))]
 pub(crate) fn calibrate(
     epsilon: Option<f64>,
     delta: Option<f64>,
     rho: Option<f64>,
     mu: Option<f64>,
+    change: f64,
 ) -> PyResult<Calibration> {
     let budget = arguments::budget(epsilon, delta, rho, mu)?;
     if let Kind::Pure { .. } = budget.kind() {
@@ -818,5 +906,9 @@ pub(crate) fn calibrate(
             Refusal::input("epsilon needs delta here: no Gaussian noise satisfies a pure epsilon").into()
         );
     }
-    Ok(Calibration { sigma: budget.unit_sigma(), mu: budget.mu(), rho: budget.rho_equivalent() })
+    if !(change > 0.0 && change.is_finite()) {
+        return Err(Refusal::input(format!("change = {change} is not finite and positive")).into());
+    }
+    let sigma = (budget.unit_sigma() * change).next_up();
+    Ok(Calibration { sigma, mu: budget.mu(), rho: budget.rho_equivalent() })
 }

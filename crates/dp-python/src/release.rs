@@ -1,15 +1,16 @@
 //! The live release of a statistic, or of several: inputs in, private numbers out.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use dp_mechanisms::{Horizon, Readout, Session, StateFile};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyIterator, PyList, PyTuple};
+use pyo3::types::{PyDict, PyIterator, PyList};
 
 use crate::arguments;
 use crate::arrays;
 use crate::errors::Refusal;
-use crate::live::{Held, Live, detached};
+use crate::live::{Held, Live, Stepped, detached};
 use crate::plan::{Form, Plan, names};
 
 /// The name under which the reading of several statistics is kept in a state.
@@ -40,7 +41,7 @@ pub(crate) struct Release {
     dimension: usize,
     /// The statistics that are read off, where there are several.
     names: Vec<String>,
-    held: Held<Inner>,
+    held: Arc<Held<Inner>>,
 }
 
 struct Inner {
@@ -50,6 +51,12 @@ struct Inner {
     statistics: usize,
     /// What was read off the last group of releases.
     shown: Vec<f64>,
+}
+
+impl Stepped for Inner {
+    fn step(&self) -> usize {
+        self.session.step()
+    }
 }
 
 impl Inner {
@@ -75,14 +82,14 @@ impl Inner {
         Ok(())
     }
 
-    /// The numbers of the group that was committed last, step after step.
+    /// The numbers of the group that was committed last, step after step, on the grid of their statistic where it has one.
     fn values(&self) -> Vec<f64> {
-        match &self.reading {
-            Some(_) => self.shown.clone(),
-            None => {
-                self.session.last_committed().iter().flat_map(|(_, values)| values.iter().copied()).collect()
-            }
+        if self.reading.is_some() {
+            return self.shown.clone();
         }
+        let (plan, released) = (self.session.plan(), self.session.last_committed());
+        let values = released.iter().flat_map(|(_, values)| values);
+        values.map(|value| plan.on_grid(*value)).collect()
     }
 
     /// Takes consecutive inputs and returns their releases. Nothing is taken if one of them would be refused.
@@ -147,8 +154,9 @@ impl Release {
             inner.read_on()?;
             Ok::<_, Refusal>(inner)
         })?;
-        let release = Self { plan, dimension, names, held: Held::new("release", inner) };
-        Py::new(py, PyClassInitializer::from(Live).add_subclass(release))
+        let held = Held::new("release", inner);
+        let base = held.live();
+        Py::new(py, base.add_subclass(Self { plan, dimension, names, held }))
     }
 
     /// The numbers of one step as Python sees them.
@@ -315,47 +323,14 @@ impl Release {
         self.plan.clone_ref(py)
     }
 
-    /// The number of steps released so far.
-    #[getter]
-    fn done(&self, py: Python<'_>) -> PyResult<usize> {
-        self.held.with(py, |inner| Ok::<_, Refusal>(inner.session.step()))
-    }
-
     /// The number of steps that are left; ``None`` without an end.
     #[getter]
     fn remaining(&self, py: Python<'_>) -> PyResult<Option<usize>> {
-        let done = self.done(py)?;
+        let done = self.held.with(py, |inner| Ok::<_, Refusal>(inner.step()))?;
         Ok(match self.plan.get().core().horizon() {
             Horizon::Steps(steps) => Some(steps - done),
             Horizon::Doubling(_) => None,
         })
-    }
-
-    /// Whether it was closed.
-    #[getter]
-    fn closed(&self, py: Python<'_>) -> bool {
-        self.held.is_closed(py)
-    }
-
-    /// Ends the release, wipes its secrets from memory, and unlocks its state.
-    fn close(&self, py: Python<'_>) {
-        self.held.close(py);
-    }
-
-    fn __enter__(this: Py<Self>) -> Py<Self> {
-        this
-    }
-
-    #[pyo3(signature = (*_arguments))]
-    fn __exit__(&self, py: Python<'_>, _arguments: &Bound<'_, PyTuple>) {
-        self.close(py);
-    }
-
-    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        if self.closed(py) {
-            return Ok("Release(closed)".to_owned());
-        }
-        Ok(format!("Release({}, {} steps done)", self.plan.get().core().workload(), self.done(py)?))
     }
 }
 

@@ -4,6 +4,7 @@ import copy
 import csv
 import io
 
+import numpy as np
 import pytest
 
 import continual_dp as cdp
@@ -39,6 +40,145 @@ def test_integers_and_patterns():
     for letter in "abab":
         alarms.push(letter)
     assert round(alarms.count("ab")[0]) == 2
+
+
+def test_an_array_of_integers_is_as_good_as_a_list():
+    make = lambda: cdp.Histogram(range(-5, 100), steps=3, relation="zero-out", mu=1.0, reproducible_seed=1)
+    of_list, values = make(), [3, 3, -5, 99]
+    of_list.push(values)
+    for array in (np.array(values), np.array(values, dtype=np.int16), np.array([[one, 0] for one in values])[:, 0]):
+        counts = make()
+        assert counts.push(array) == 1 and counts.top(5) == of_list.top(5)
+    with pytest.raises(cdp.InputError, match="not a known item"):
+        make().push(np.array([100]))
+    with pytest.raises(cdp.KindError, match="people holds a float64"):
+        make().push(np.array([1.0]))
+    names = cdp.Histogram(["1", "2"], steps=3, relation="zero-out", mu=1e3)
+    names.push(np.array([1, 1, 2], dtype=np.uint8))
+    assert round(names.count("1")[0]) == 2
+
+
+def test_quantiles_of_numbers(tmp_path):
+    more = dict(steps=5, relation="replace", mu=100.0, state=tmp_path / "ages.state", reproducible_seed=2)
+    with cdp.Quantiles(0, 100, 0.5, **more) as ages:
+        assert ages.push(np.arange(0, 100, 0.5)) == 1
+        assert ages.push([1000, -1000]) == 2
+        first = ages.quantile(0.5), ages.between(10, 19.5), ages.count("7.5")
+        (median, low, high), (between, deviation), (one, _) = first
+        assert low <= 49.75 <= high and abs(median - 49.75) < 3 and abs(between - 20) < 6 * deviation < 3
+        assert abs(one - 1) < 1 and all(float(name) % 0.5 == 0 for name, _ in ages.top(400))
+    with cdp.Quantiles(0, 100, 0.5, **more) as ages:
+        assert ages.done == 2 and (ages.quantile(0.5), ages.between(10, 19.5), ages.count("7.5")) == first
+        for bad, words in [([1.0, float("nan")], "a value = NaN"), (["old"], "dtype"), ([[1.0]], "shape"), (7.0, "shape")]:
+            with pytest.raises(cdp.ContinualError, match=words):
+                ages.push(bad)
+        for bad in (-0.1, 1.1, float("nan")):
+            with pytest.raises(cdp.InputError, match="part of all values"):
+                ages.quantile(bad)
+        with pytest.raises(cdp.InputError):
+            ages.between(2, 1)
+        assert ages.done == 2
+    with pytest.raises(cdp.StateError):
+        cdp.Quantiles(0, 100, 0.25, **more)
+    with pytest.raises(cdp.InputError, match="resolution"):
+        cdp.Quantiles(0, 100, 0, steps=5, relation="replace", mu=1.0)
+
+
+EDGES = [(0, 1), (1, 2), (2, 0), (2, 3), (3, 0)]
+
+
+@pytest.mark.parametrize(
+    "what, more, expected",
+    [
+        ("edges", {}, 5),
+        ("forest", {}, 3),
+        ("triangles", {}, 2),
+        ("stars", {}, 8),
+        ("high-degree", dict(threshold=3), 2),
+        ("degrees", dict(degree_bound=3), [0, 0, 2, 2]),
+        ("weights", dict(weights=(0, 1)), [1, 1, 1, 1, 0, 1]),
+        ("cuts", dict(weights=(0, 1), cuts=[[0], ([0, 1], [3])]), [3, 1]),
+    ],
+)
+def test_what_is_released_of_a_graph(what, more, expected):
+    with cdp.Graph(what, 4, steps=3, relation="zero-out", mu=1e6, **more) as graph:
+        graph.push(EDGES[:2])
+        released = graph.push(EDGES[2:])
+        assert np.allclose(released, expected, atol=0.01) and graph.done == 2
+        names, answers = graph.names, graph.answers()
+        assert [name for name, _, _ in answers] == names and np.array_equal([one for _, one, _ in answers], np.ravel(released))
+        assert all(deviation > 0 for _, _, deviation in answers[1:-1])
+        if what == "weights":
+            assert graph.min_cut()[0] == pytest.approx(2, abs=0.1) and sorted(sum(graph.min_cut()[1:], [])) == [0, 1, 2, 3]
+            assert graph.max_cut()[0] == pytest.approx(4, abs=0.1) and len(graph.sparsest_cut()) == 3
+        else:
+            with pytest.raises(cdp.InputError, match="weights"):
+                graph.min_cut()
+
+
+def test_graphs_are_those_of_the_command_line(dp, tmp_path):
+    (tmp_path / "edges.csv").write_text("step,u,v,weight\n1,0,1,1\n1,1,2,1\n2,2,0,0.3\n")
+    steps = [[(0, 1), (1, 2)], [(2, 0, 0.3)], []]
+    for what, words, more in [
+        ("triangles", ["--degree-bound", 4], dict(degree_bound=4)),
+        ("cuts", ["--weights", "0:1", "--cut", "0:1,2"], dict(weights=(0, 1), cuts=[([0], [1, 2])])),
+        ("forest", [], {}),
+    ]:
+        if what == "triangles":
+            # Edges that are counted have weight 1.
+            rows, given = (tmp_path / "edges.csv").read_text().replace("0.3", "1"), [steps[0], [(2, 0)], []]
+        else:
+            rows, given = (tmp_path / "edges.csv").read_text(), steps
+        (tmp_path / "in.csv").write_text(rows)
+        line = ["graph", what, "--input", tmp_path / "in.csv", "--vertices", 4, "--steps", 3, "--relation", "zero-out"]
+        lines = csv.DictReader(io.StringIO(dp(*line, *words, "--rho", 0.5, "--reproducible-seed", 8).stdout))
+        there = [(line["name"], float(line["release"]), float(line["standard_deviation"])) for line in lines]
+        graph = cdp.Graph(what, 4, steps=3, relation="zero-out", rho=0.5, reproducible_seed=8, **more)
+        here = []
+        for edges in given:
+            graph.push(edges)
+            here += graph.answers()
+        assert [(name.replace(",", " "), *rest) for name, *rest in here] == there
+
+
+@pytest.mark.parametrize(
+    "edges, error, words",
+    [
+        ([(0, 9)], ValueError, "not one of the 4 vertices"),
+        ([(1, 1)], ValueError, "to itself"),
+        ([(0, 1, 17.5)], ValueError, "a weight outside [-1, 1]"),
+        ([(0, 1, float("nan"))], ValueError, "a weight outside"),
+        ([(0,)], TypeError, "edges holds a tuple"),
+        (["01"], TypeError, "edges holds a str"),
+        (7, TypeError, ""),
+    ],
+)
+def test_bad_edges_change_nothing_and_are_not_repeated(edges, error, words):
+    make = lambda: cdp.Graph("weights", 4, steps=2, relation="replace", mu=1.0, reproducible_seed=5)
+    graph, untouched = make(), make()
+    with pytest.raises(error) as refused:
+        graph.push([(0, 1), *edges] if isinstance(edges, list) else edges)
+    assert words in str(refused.value) and "17" not in str(refused.value)
+    assert graph.done == 0 and np.array_equal(graph.push([(2, 3)]), untouched.push([(2, 3)]))
+    graph.push([])
+    with pytest.raises(cdp.HorizonError):
+        graph.push([])
+    with pytest.raises(TypeError, match="one noise"):
+        copy.copy(graph)
+
+
+def test_graphs_refuse_what_makes_no_sense():
+    for what, more, words in [
+        ("paths", {}, "nothing that is released of a graph"),
+        ("cuts", {}, "cuts are given"),
+        ("edges", dict(cuts=[[0]]), "cuts are given"),
+        ("cuts", dict(cuts=[[0, 0]]), "stands twice"),
+        ("cuts", dict(cuts=["0"]), "cuts holds a str"),
+        ("degrees", dict(workload="window:2"), "leave workload at count"),
+        ("triangles", dict(degree_bound=1), "degree bound"),
+    ]:
+        with pytest.raises(cdp.ContinualError, match=words):
+            cdp.Graph(what, 4, steps=3, relation="zero-out", mu=1.0, **more)
 
 
 def test_unknown_items_appear_once_they_stand_out(tmp_path):

@@ -189,6 +189,19 @@ def test_gradients_are_clipped_in_either_precision_and_order(tmp_path):
     assert np.array_equal(kept.finish(), one_by_one.finish())
 
 
+def test_layers_are_clipped_each_for_itself():
+    layers = cdp.plan("count", steps=4, clip=[(2, 1.0), (3, 0.5)], relation="zero-out", mu=1e9, strategy="identity")
+    assert layers.dimension == 5
+    # The noise covers both layers together: sqrt(1 + 1/4).
+    assert layers.sigma * 1e9 == pytest.approx(1.25**0.5, rel=1e-12)
+    assert layers.to_dict()["clip"].startswith("2 layers of norms [1.0, 0.5]")
+    gradients = cdp.PrivateGradients(layers)
+    gradients.add_many(np.array([[3.0, 4.0, 0.0, 2.0, 0.0], [0.3, 0.0, 0.0, 0.0, 0.1]]))
+    assert np.allclose(gradients.finish(), [0.9, 0.8, 0.0, 0.5, 0.1], atol=1e-6)
+    whole = cdp.plan("count", steps=4, clip=[(2, 1.0), (3, 0.5)], relation="replace", mu=1, strategy="identity")
+    assert whole.sigma == pytest.approx(2 * 1.25**0.5, rel=1e-12)
+
+
 def test_bad_gradients_change_nothing():
     gradients, untouched = (cdp.PrivateGradients(plan(2), reproducible_seed=1) for _ in range(2))
     for bad, words in [

@@ -13,7 +13,9 @@ Publish a statistic after every step, or train a model, under one promise for al
 ``Release``                   a published statistic, step by step, in exact integers
 ``Histogram``                 counts of items of a known universe
 ``Discovery``                 counts of items that nobody knows beforehand
+``Quantiles``                 quantiles of numbers, and how many lie in a range
 ``Substrings``, ``Episodes``  counts of patterns in a stream of letters
+``Graph``                     weights, cuts and functions of a graph that changes
 ``run``                       a dashboard of many numbers, from files of events or a data frame
 ``Noise``                     correlated noise, added in place to sums of clipped vectors
 ``PrivateGradients``          gradients of people in, noisy sums out
@@ -28,11 +30,15 @@ from ._core import (
     Counts,
     Discovery,
     Episodes,
+    Graph,
+    GraphRelease,
     Histogram,
+    Live,
     Noise,
     Outcome,
     Plan,
     PrivateGradients,
+    Quantiles,
     Release,
     Stream,
     Substrings,
@@ -72,18 +78,22 @@ __all__ = [
     "EntropyError",
     "Episodes",
     "FileError",
+    "Graph",
+    "GraphRelease",
     "Histogram",
     "HorizonError",
     "InputError",
     "InternalError",
     "KindError",
     "LimitError",
+    "Live",
     "Noise",
     "NotApplicableError",
     "NotPrivateWarning",
     "Outcome",
     "Plan",
     "PrivateGradients",
+    "Quantiles",
     "Release",
     "StateError",
     "Stream",

@@ -2,19 +2,33 @@ import pathlib
 from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Any, Optional, Union
+from typing import Any, Optional, TypeVar, Union
 
 import numpy as np
 import numpy.typing as npt
 
 Path = Union[str, "PathLike[str]"]
-Participation = Union[str, tuple[int, int]]
+Participation = Union[str, Sequence[int]]
 Workload = Union[str, Sequence[str], Sequence[float]]
 Number = Union[float, npt.ArrayLike]
 
 __version__: str
 
-class Live: ...
+_Live = TypeVar("_Live", bound="Live")
+
+class Live:
+    @property
+    def done(self) -> int: ...
+    @property
+    def closed(self) -> bool: ...
+    def close(self) -> None: ...
+    def __enter__(self: _Live) -> _Live: ...
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None: ...
 
 class Bracket:
     upper: float
@@ -80,9 +94,9 @@ def plan(
     relation: str,
     steps: Optional[int] = None,
     doubling: Optional[int] = None,
-    bounds: Optional[tuple[float, float]] = None,
+    bounds: Optional[Sequence[float]] = None,
     norm: Optional[float] = None,
-    clip: Optional[float] = None,
+    clip: Optional[Union[float, Sequence[tuple[int, float]]]] = None,
     dimension: Optional[int] = None,
     participation: Optional[Participation] = None,
     metric: str = "mse",
@@ -132,6 +146,7 @@ def calibrate(
     delta: Optional[float] = None,
     rho: Optional[float] = None,
     mu: Optional[float] = None,
+    change: float = 1.0,
 ) -> Calibration: ...
 
 class Release(Live):
@@ -151,19 +166,7 @@ class Release(Live):
     @property
     def plan(self) -> Plan: ...
     @property
-    def done(self) -> int: ...
-    @property
     def remaining(self) -> Optional[int]: ...
-    @property
-    def closed(self) -> bool: ...
-    def close(self) -> None: ...
-    def __enter__(self) -> Release: ...
-    def __exit__(
-        self,
-        kind: Optional[type[BaseException]],
-        error: Optional[BaseException],
-        traceback: Optional[TracebackType],
-    ) -> None: ...
 
 class Stream(Iterator[Any]):
     def __iter__(self) -> Stream: ...
@@ -187,19 +190,7 @@ class Noise(Live):
     @property
     def range(self) -> tuple[int, int]: ...
     @property
-    def done(self) -> int: ...
-    @property
     def answered(self) -> int: ...
-    @property
-    def closed(self) -> bool: ...
-    def close(self) -> None: ...
-    def __enter__(self) -> Noise: ...
-    def __exit__(
-        self,
-        kind: Optional[type[BaseException]],
-        error: Optional[BaseException],
-        traceback: Optional[TracebackType],
-    ) -> None: ...
 
 class PrivateGradients(Live):
     def __new__(
@@ -216,18 +207,6 @@ class PrivateGradients(Live):
     def last_finished(self) -> Optional[npt.NDArray[np.float64]]: ...
     @property
     def plan(self) -> Plan: ...
-    @property
-    def done(self) -> int: ...
-    @property
-    def closed(self) -> bool: ...
-    def close(self) -> None: ...
-    def __enter__(self) -> PrivateGradients: ...
-    def __exit__(
-        self,
-        kind: Optional[type[BaseException]],
-        error: Optional[BaseException],
-        traceback: Optional[TracebackType],
-    ) -> None: ...
 
 class Counts(Live):
     def count(self, name: str) -> tuple[float, float]: ...
@@ -236,18 +215,6 @@ class Counts(Live):
     def standard_deviation(self) -> float: ...
     @property
     def strategy(self) -> str: ...
-    @property
-    def done(self) -> int: ...
-    @property
-    def closed(self) -> bool: ...
-    def close(self) -> None: ...
-    def __enter__(self) -> Counts: ...
-    def __exit__(
-        self,
-        kind: Optional[type[BaseException]],
-        error: Optional[BaseException],
-        traceback: Optional[TracebackType],
-    ) -> None: ...
 
 Item = Union[str, int]
 People = Iterable[Union[Item, Iterable[Item]]]
@@ -273,7 +240,7 @@ class Histogram(Counts):
         state: Optional[Path] = None,
         reproducible_seed: Optional[int] = None,
     ) -> Histogram: ...
-    def push(self, people: People, removed: Optional[People] = None) -> int: ...
+    def push(self, people: Union[People, npt.NDArray[np.integer[Any]]], removed: Optional[People] = None) -> int: ...
 
 class Discovery(Counts):
     def __new__(
@@ -297,6 +264,30 @@ class Discovery(Counts):
     def push(self, people: People) -> int: ...
     @property
     def threshold(self) -> float: ...
+
+class Quantiles(Counts):
+    def __new__(
+        cls,
+        low: float,
+        high: float,
+        resolution: float,
+        *,
+        participation: Optional[Participation] = None,
+        exact: bool = True,
+        state: Optional[Path] = None,
+        steps: int,
+        relation: str,
+        workload: str = "count",
+        epsilon: Optional[float] = None,
+        delta: Optional[float] = None,
+        rho: Optional[float] = None,
+        mu: Optional[float] = None,
+        strategy: str = "auto",
+        reproducible_seed: Optional[int] = None,
+    ) -> Quantiles: ...
+    def push(self, values: npt.ArrayLike) -> int: ...
+    def quantile(self, part: float, failure: float = 0.05) -> tuple[float, float, float]: ...
+    def between(self, low: float, high: float) -> tuple[float, float]: ...
 
 class Substrings(Counts):
     def __new__(
@@ -337,6 +328,45 @@ class Episodes(Counts):
         reproducible_seed: Optional[int] = None,
     ) -> Episodes: ...
     def push(self, letter: Optional[str]) -> int: ...
+
+Edge = Union[tuple[int, int], tuple[int, int, float]]
+Sides = tuple[float, list[int], list[int]]
+
+class GraphRelease(Live):
+    @property
+    def names(self) -> list[str]: ...
+    def answers(self) -> list[tuple[str, float, float]]: ...
+    def min_cut(self) -> Sides: ...
+    def max_cut(self) -> Sides: ...
+    def sparsest_cut(self) -> Sides: ...
+    @property
+    def strategy(self) -> str: ...
+
+class Graph(GraphRelease):
+    def __new__(
+        cls,
+        what: str,
+        vertices: int,
+        *,
+        cuts: Optional[Sequence[Union[Sequence[int], tuple[Sequence[int], Sequence[int]]]]] = None,
+        weights: Optional[Sequence[float]] = None,
+        largest_weight: float = 1.0,
+        degree_bound: int = 10,
+        leaves: int = 2,
+        threshold: int = 10,
+        exact: bool = True,
+        steps: int,
+        relation: str,
+        workload: str = "count",
+        epsilon: Optional[float] = None,
+        delta: Optional[float] = None,
+        rho: Optional[float] = None,
+        mu: Optional[float] = None,
+        strategy: str = "auto",
+        reproducible_seed: Optional[int] = None,
+    ) -> Graph: ...
+    # A number, or an array in the order of the names.
+    def push(self, edges: Iterable[Edge]) -> Any: ...
 
 class Outcome:
     before: int
