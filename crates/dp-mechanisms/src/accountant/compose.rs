@@ -9,7 +9,8 @@
 //! `δ(ε) = e^{K(θ) - θε} Σ_{x > ε} g(x) ψ(x - ε)`, `ψ(y) = e^{-θy} (1 - e^{-y})`.
 //!
 //! The factor in front is of the size of δ itself when θ is near the minimum of the exponent, so that errors of g count
-//! relative to δ however small it is, and only a few deviations of g around ε have to be held.
+//! relative to δ however small it is, and only a few deviations of g around ε have to be held. Every θ > 0 gives the same curve:
+//! where rare large losses make g wide, a smaller one needs a shorter transform ([`Tilt`] is chosen by `search`).
 //!
 //! # Errors
 //!
@@ -33,6 +34,9 @@ use crate::error::{Error, Result};
 /// The relative accuracy of the mass of a step on the lattice.
 const MASS_ERROR: f64 = 4e-12;
 
+/// Lattice points that the window holds on either side of the loss that is asked for.
+const MARGIN: f64 = 16.0;
+
 /// The largest transform.
 const LARGEST: usize = 1 << 21;
 
@@ -42,8 +46,21 @@ pub(super) struct Composition {
     pub(super) unit: f64,
     /// Distributions and how often they are used.
     pub(super) parts: Vec<(Lattice, u64)>,
+}
+
+/// How a composition is tilted, and how much of it is held. Bounds hold for every choice; a good one makes them tight with a
+/// short transform.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Tilt {
+    /// θ, positive.
+    pub(super) theta: f64,
     /// `-ln` of the tilted mass outside the window, on either side.
     pub(super) outside: f64,
+    /// The rates η of Chernoff's bound below and above the window, positive.
+    pub(super) rate_below: f64,
+    pub(super) rate_above: f64,
+    /// The loss at which the curve is wanted, which the window holds in any case.
+    pub(super) around: f64,
 }
 
 /// The curve δ(ε) of a composition at the points of the lattice.
@@ -85,41 +102,52 @@ pub(super) enum Side {
 }
 
 impl Composition {
-    /// `ln E e^{θL}` of one part.
-    fn part_log_moment(&self, part: &Lattice, tilt: f64) -> f64 {
-        let exponent = |&(index, mass): &(i64, f64)| mass.ln() + tilt * self.unit * index as f64;
-        log_sum_exp(part.entries.iter().map(exponent))
-    }
-
-    /// `K(θ)`.
-    fn log_moment(&self, tilt: f64) -> f64 {
-        self.parts.iter().map(|(part, times)| *times as f64 * self.part_log_moment(part, tilt)).sum()
-    }
-
     /// The curve, most accurate where the tilted losses have their mean.
-    pub(super) fn curve(&self, tilt: f64) -> Result<Curve> {
+    pub(super) fn curve(&self, tilt: &Tilt) -> Result<Curve> {
+        let theta = tilt.theta;
+        let logarithms: Vec<Vec<f64>> = self
+            .parts
+            .iter()
+            .map(|(part, _)| part.entries.iter().map(|(_, mass)| mass.ln()).collect())
+            .collect();
+        // Logarithms of the masses, tilted but not normalized.
+        let exponents = |part: usize, theta: f64| {
+            let unit = theta * self.unit;
+            let entries = self.parts[part].0.entries.iter().zip(&logarithms[part]);
+            entries.map(move |((index, _), logarithm)| logarithm + unit * *index as f64)
+        };
+        // `K(θ)`.
+        let log_moment = |theta: f64| -> f64 {
+            let parts = self.parts.iter().enumerate();
+            parts.map(|(part, (_, times))| *times as f64 * log_sum_exp(exponents(part, theta))).sum()
+        };
         let mut entries: Vec<Vec<(i64, f64)>> = Vec::with_capacity(self.parts.len());
-        let (mut log_scale, mut mean, mut variance) = (0.0, 0.0, 0.0);
-        for (part, times) in &self.parts {
-            let log_moment = self.part_log_moment(part, tilt);
-            let tilted: Vec<(i64, f64)> = part
+        let (mut log_scale, mut mean) = (0.0, 0.0);
+        for (part, (lattice, times)) in self.parts.iter().enumerate() {
+            let log_moment = log_sum_exp(exponents(part, theta));
+            let tilted: Vec<(i64, f64)> = lattice
                 .entries
                 .iter()
-                .map(|&(index, mass)| {
-                    (index, (mass.ln() + tilt * self.unit * index as f64 - log_moment).exp())
-                })
+                .zip(exponents(part, theta))
+                .map(|((index, _), exponent)| (*index, (exponent - log_moment).exp()))
                 .collect();
             let average: f64 = tilted.iter().map(|(index, mass)| mass * *index as f64).sum();
-            let spread: f64 =
-                tilted.iter().map(|(index, mass)| mass * (*index as f64 - average).powi(2)).sum();
             log_scale += *times as f64 * log_moment;
             mean += *times as f64 * average * self.unit;
-            variance += *times as f64 * spread * self.unit * self.unit;
             entries.push(tilted);
         }
-        let deviation = variance.sqrt().max(self.unit);
-        let window = self.window(tilt, log_scale, deviation);
-        let (low, high) = (window.low.min(mean), window.high.max(mean));
+        // P(X > b) ≤ e^{K(θ+η) - K(θ) - ηb} for every η > 0, and the same below.
+        let end = |sign: f64, rate: f64| (log_moment(theta + sign * rate) - log_scale + tilt.outside) / rate;
+        let window = Window {
+            low: -end(-1.0, tilt.rate_below),
+            high: end(1.0, tilt.rate_above),
+            rate_below: tilt.rate_below,
+            rate_above: tilt.rate_above,
+            outside: tilt.outside,
+        };
+        let beside = MARGIN * self.unit + 0.1 * tilt.around.abs();
+        let low = window.low.min(mean).min(tilt.around - beside);
+        let high = window.high.max(mean).max(tilt.around + beside);
         let first = (low / self.unit).floor();
         let length = (high / self.unit).ceil() - first + 1.0;
         if !(length.is_finite() && length <= LARGEST as f64 && first.abs() < 1e15) {
@@ -138,14 +166,16 @@ impl Composition {
         let product = cyclic_product_of_powers(&factors, length)?;
         let size = cyclic_size(length);
         // Σ_{i > j} g_i q^{i-j} (1 - r^{i-j}) by a recurrence of positive terms from the top.
-        let (decay, shrink) = ((-tilt * self.unit).exp(), (-self.unit).exp());
+        let (decay, shrink) = ((-theta * self.unit).exp(), (-self.unit).exp());
         let rise = -(-self.unit).exp_m1();
         let mut sums = vec![0.0; size];
         let (mut mass, mut sum) = (0.0_f64, 0.0_f64);
-        for offset in (0..size).rev() {
-            sums[offset] = sum;
-            let index = (first + offset.cast_signed() as i64).rem_euclid(size.cast_signed() as i64) as usize;
-            mass = decay * (mass + product.values[index].max(0.0));
+        // The window starts somewhere in the cyclic product.
+        let start = first.rem_euclid(size.cast_signed() as i64) as usize;
+        let (after, before) = product.values.split_at(start);
+        for (out, value) in sums.iter_mut().rev().zip(after.iter().rev().chain(before.iter().rev())) {
+            *out = sum;
+            mass = decay * (mass + value.max(0.0));
             sum = rise * mass + shrink * decay * sum;
         }
         // ‖ψ‖₂ over the lattice.
@@ -163,7 +193,7 @@ impl Composition {
         let infinite = self.parts.iter().map(|(part, times)| *times as f64 * part.infinite).sum();
         Ok(Curve {
             unit: self.unit,
-            tilt,
+            tilt: theta,
             log_scale,
             first,
             sums,
@@ -172,20 +202,6 @@ impl Composition {
             relative: MASS_ERROR * (times + 1.0) + 1e-15 * (size as f64 + log_scale.abs()),
             infinite,
         })
-    }
-
-    fn window(&self, tilt: f64, log_scale: f64, deviation: f64) -> Window {
-        let guess = (2.0 * self.outside).sqrt() / deviation;
-        // P(X > b) ≤ e^{K(θ+η) - K(θ) - ηb} for every η > 0.
-        let bound = |sign: f64| {
-            [0.125, 0.25, 0.5, 1.0, 2.0].into_iter().fold((f64::INFINITY, 0.0), |best, factor| {
-                let rate = guess * factor;
-                let end = (self.log_moment(tilt + sign * rate) - log_scale + self.outside) / rate;
-                if end < best.0 { (end, rate) } else { best }
-            })
-        };
-        let ((below, rate_below), (high, rate_above)) = (bound(-1.0), bound(1.0));
-        Window { low: -below, high, rate_below, rate_above, outside: self.outside }
     }
 }
 

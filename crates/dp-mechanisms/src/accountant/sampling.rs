@@ -407,6 +407,10 @@ pub fn best(plans: Vec<SampledPlan>, metric: Metric) -> Option<SampledPlan> {
 /// first has independent noise and the most amplification, the last correlates as far as one person's steps are apart and has
 /// the least.
 ///
+/// Errors are those of the noise. That a batch is drawn at random also makes its sum vary around what all people would give, by a
+/// variance that depends on the data, and therefore stands in no plan: people who contribute vectors of mean square m add
+/// `share·(1 - rate)·m` each to the variance of a step, less with more groups, and nothing at the rate 1.
+///
 /// # Errors
 /// Those of [`CyclicPoisson::plan`], and a share outside (0, 1].
 pub fn compare_bands(

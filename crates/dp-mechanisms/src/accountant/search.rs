@@ -3,15 +3,18 @@
 //! Nothing here has to be accurate: lattices are chosen by a rough sample of the losses, and made finer until the
 //! upper and the lower answer agree. Whatever is chosen, both are bounds.
 
-use super::compose::{Composition, Curve, Side, log_sum_exp};
+use super::compose::{Composition, Curve, Side, Tilt};
 use super::lattice::ON_THE_LATTICE;
 use super::pair::{Direction, Pair, Resolution, Sample, WIDEST};
 use super::{Accountant, Bracket, Event, check_delta, check_rate};
 use crate::Budget;
 use crate::error::{Error, Result, check_positive};
 
-/// How far upper and lower answers may be apart, relative to the upper one.
+/// How far upper and lower answers are meant to be apart, relative to the upper one.
 const TOLERANCE: f64 = 5e-4;
+
+/// How far they may be apart at most: a second lattice costs more than the first, and a thousandth is what is promised.
+const ACCEPTED: f64 = 8e-4;
 
 /// How far they may be apart on a first look at the direction that is expected to be the better one.
 const ROUGH: f64 = 2e-2;
@@ -19,11 +22,26 @@ const ROUGH: f64 = 2e-2;
 /// How often the lattice is made finer.
 const ATTEMPTS: usize = 9;
 
-/// `-ln` of the tilted mass outside the window of the transform, to begin with.
-const OUTSIDE: f64 = 12.0;
+/// `-ln` of the error that a window may cause, beside what it is an error of, to begin with.
+const OUTSIDE: f64 = 13.0;
+
+/// Parts of the saddle's tilt that are tried where the transform would be long.
+const TILTS: [f64; 7] = [0.8, 0.65, 0.5, 0.4, 0.3, 0.2, 0.1];
+
+/// A transform of so many points is short.
+const SHORT: f64 = 4096.0;
+
+/// How far below the rate of Gaussian losses, in logarithms, the rates of bounds are looked for.
+const RATES: f64 = 6.0;
+
+/// About the relative error of a transform for each step that is composed.
+const TRANSFORM_ERROR: f64 = 5e-14;
 
 /// How large the bounded errors may be beside what they are errors of.
 const ERROR_SHARE: f64 = 2e-5;
+
+/// How large errors of the transform may be beside it, for the sake of a short one.
+const LARGEST_SHARE: f64 = 1e-4;
 
 /// What is asked of the curve.
 #[derive(Debug, Clone, Copy)]
@@ -47,11 +65,11 @@ pub(super) fn delta(parts: &[(Pair, u64)], epsilon: f64) -> Result<Bracket> {
 fn answer(parts: &[(Pair, u64)], question: Question) -> Result<Bracket> {
     let remove = Pilot::new(parts, Direction::Remove, question);
     if parts.iter().all(|(pair, _)| pair.is_symmetric()) {
-        return remove.bracket(TOLERANCE);
+        return remove.bracket();
     }
     let add = Pilot::new(parts, Direction::Add, question);
     let (worse, better) = if remove.guess >= add.guess { (&remove, &add) } else { (&add, &remove) };
-    let first = worse.bracket(TOLERANCE)?;
+    let first = worse.bracket()?;
     if better.is_impossible() {
         return Ok(first);
     }
@@ -63,7 +81,7 @@ fn answer(parts: &[(Pair, u64)], question: Question) -> Result<Bracket> {
     {
         return Ok(first);
     }
-    let second = better.bracket(TOLERANCE)?;
+    let second = better.bracket()?;
     Ok(Bracket { upper: first.upper.max(second.upper), lower: first.lower.max(second.lower) })
 }
 
@@ -78,7 +96,7 @@ struct Pilot<'a> {
     tilt: f64,
     /// About the answer.
     guess: f64,
-    /// `-ln` of the tilted mass that may lie outside the window of the transform.
+    /// `-ln` of the error that a window may cause, beside what it is an error of.
     outside: f64,
 }
 
@@ -111,17 +129,81 @@ impl<'a> Pilot<'a> {
     ///
     /// `δ = (2πi)⁻¹ ∫ e^{K(s) - sε} / (s (1+s)) ds`, whose integrand has its saddle at θ where `ε = K'(θ) - 1/θ - 1/(1+θ)`.
     fn saddle(&self, tilt: f64) -> (f64, f64) {
-        let (mut value, mut mean, mut variance) = (0.0, 0.0, 0.0);
-        for (samples, (_, times)) in self.samples.iter().zip(self.parts) {
-            let [log_moment, first, second] = moments(samples, tilt);
-            value += *times as f64 * log_moment;
-            mean += *times as f64 * first;
-            variance += *times as f64 * second;
-        }
+        let [value, mean, variance] = self.cumulants(tilt);
         let epsilon = mean - 1.0 / tilt - 1.0 / (1.0 + tilt);
         let curvature = variance + tilt.powi(-2) + (1.0 + tilt).powi(-2);
         let scale = tilt * (1.0 + tilt) * (2.0 * std::f64::consts::PI * curvature).sqrt();
         (epsilon, value - tilt * epsilon - scale.ln())
+    }
+
+    /// `K(θ)` and its first two derivatives: mean and variance of the tilted sum of all losses.
+    fn cumulants(&self, tilt: f64) -> [f64; 3] {
+        let mut sums = [0.0; 3];
+        for (samples, (_, times)) in self.samples.iter().zip(self.parts) {
+            for (sum, value) in sums.iter_mut().zip(moments(samples, tilt)) {
+                *sum += *times as f64 * value;
+            }
+        }
+        sums
+    }
+
+    /// The tilt, window and rates with which the transform is short and its errors are small beside the curve at the guess.
+    ///
+    /// With a = -(A + c)/η' and b = (B + c)/η the ends of the window, the error is about
+    /// `e^{-c} (e^{-η(ε-a)} + 2 e^{-min(θ,η')(b-ε)})`, which is to be e^-outside of the sum `δ e^{θε - K(θ)}`: c is as small as that
+    /// allows.
+    fn tilted(&self, unit: f64) -> Tilt {
+        let (epsilon, log_delta) = match self.question {
+            Question::Epsilon(delta) => (self.guess, delta.ln()),
+            Question::Delta(epsilon) => (epsilon, self.guess.ln()),
+        };
+        let times: f64 = self.parts.iter().map(|(_, times)| *times as f64).sum();
+        // The sum may be no smaller than that beside errors of the transform.
+        let smallest = (TRANSFORM_ERROR * times / LARGEST_SHARE).ln().clamp(-30.0, 0.0);
+        let (mut best, mut shortest) = self.window(self.tilt, epsilon, log_delta, f64::NEG_INFINITY);
+        for part in TILTS {
+            if shortest <= SHORT * unit {
+                break;
+            }
+            let (tilt, length) = self.window(part * self.tilt, epsilon, log_delta, smallest);
+            if length < shortest {
+                (best, shortest) = (tilt, length);
+            }
+        }
+        best
+    }
+
+    /// The window for one tilt and its length, which is infinite where the sum is less than e^smallest.
+    fn window(&self, theta: f64, epsilon: f64, log_delta: f64, smallest: f64) -> (Tilt, f64) {
+        let [log_moment, mean, variance] = self.cumulants(theta);
+        let log_sum = (log_delta + theta * epsilon - log_moment).min(0.0);
+        let needed = self.outside - log_sum.max(smallest.max(-40.0));
+        // The rate with the nearest end of the window, and that end without c: η K'(θ±η) = K(θ±η) - K(θ) + c, whose left side
+        // rises faster.
+        let start = ((2.0 * needed).sqrt() / variance.sqrt().max(1e-9 * mean.abs()).max(1e-12)).ln();
+        let chernoff = |sign: f64, outside: f64| -> (f64, f64) {
+            let (mut low, mut high) = (start - RATES, start + 2.0);
+            while high - low > 0.1 {
+                let middle = f64::midpoint(low, high);
+                let rate = middle.exp();
+                let [value, slope, _] = self.cumulants(theta + sign * rate);
+                if sign * rate * slope < value - log_moment + outside { low = middle } else { high = middle }
+            }
+            let rate = f64::midpoint(low, high).exp();
+            (rate, (self.cumulants(theta + sign * rate)[0] - log_moment) / rate)
+        };
+        let (mut outside, mut below, mut above, mut ends) = (needed, 0.0, 0.0, (0.0, 0.0));
+        for _ in 0..2 {
+            (below, ends.0) = chernoff(-1.0, outside);
+            (above, ends.1) = chernoff(1.0, outside);
+            let counted = theta.min(below);
+            let from_above = (needed - above * (epsilon + ends.0)) / (1.0 + above / below);
+            let from_below = (needed + 0.7 - counted * (ends.1 - epsilon)) / (1.0 + counted / above);
+            outside = from_above.max(from_below).clamp(1.0, needed + 0.7);
+        }
+        let tilt = Tilt { theta, outside, rate_below: below, rate_above: above, around: epsilon };
+        let length = ends.0 + outside / below + ends.1 + outside / above;
+        (tilt, if log_sum >= smallest && length.is_finite() { length } else { f64::INFINITY })
     }
 
     /// The smallest tilt that is not too low; ε rises and δ falls with the tilt.
@@ -177,12 +259,12 @@ impl<'a> Pilot<'a> {
     }
 
     /// Upper and lower answers that agree to the tolerance, or as far as lattices go.
-    fn bracket(&self, tolerance: f64) -> Result<Bracket> {
+    fn bracket(&self) -> Result<Bracket> {
         if self.is_impossible() {
             return Ok(Bracket { upper: 0.0, lower: 0.0 });
         }
         let mut pilot = self.clone();
-        let (mut scale, mut unit) = pilot.resolution(tolerance);
+        let (mut scale, mut unit) = pilot.resolution(TOLERANCE);
         let mut best: Option<Bracket> = None;
         let mut last_share = f64::INFINITY;
         for _ in 0..ATTEMPTS {
@@ -199,7 +281,7 @@ impl<'a> Pilot<'a> {
             best = Some(found);
             let gap = (found.upper - found.lower) / found.upper;
             // No gap at all is 0/0.
-            if !(gap > tolerance) {
+            if !(gap > ACCEPTED) {
                 break;
             }
             // Where the tilted loss has two modes, the answer may lie between them, and the window must be held more exactly.
@@ -210,14 +292,14 @@ impl<'a> Pilot<'a> {
                 continue;
             }
             // Rare large losses beside many small ones have no single saddle; the answer shows where the curve is needed.
-            if found.upper < 0.5 * pilot.guess {
+            if found.upper < 0.8 * pilot.guess {
                 pilot.correct(found.upper);
                 last_share = f64::INFINITY;
-                (scale, unit) = pilot.resolution(tolerance);
+                (scale, unit) = pilot.resolution(TOLERANCE);
                 continue;
             }
             // The gap is of second order in the cells, once they are small.
-            let finer = (0.8 * (tolerance / gap).sqrt()).clamp(0.25, 0.8);
+            let finer = (0.8 * (TOLERANCE / gap).sqrt()).clamp(0.25, 0.8);
             scale *= finer;
             unit *= finer;
         }
@@ -319,7 +401,8 @@ impl<'a> Pilot<'a> {
                 (pair.cells(self.direction, &resolution), *times)
             })
             .collect();
-        let compose = |parts| Composition { unit, parts, outside: self.outside };
+        let compose = |parts| Composition { unit, parts };
+        let tilt = self.tilted(unit);
         let upper = compose(cells.iter().map(|(cells, times)| (cells.upper(), *times)).collect());
         // A step about which nothing is known from below may be left out.
         let lowered = cells.iter().map(|(cells, times)| (cells.lower(), *times));
@@ -330,7 +413,7 @@ impl<'a> Pilot<'a> {
             .iter()
             .map(|(pair, times)| *times as f64 * pair.period().unwrap_or(0.0) * 2.0 * ON_THE_LATTICE)
             .sum();
-        let curve = upper.curve(self.tilt)?;
+        let curve = upper.curve(&tilt)?;
         let upper = self.read(&curve, Side::Upper, slack).unwrap_or(f64::INFINITY);
         let share = curve.error_share(match self.question {
             Question::Epsilon(_) => upper,
@@ -340,7 +423,7 @@ impl<'a> Pilot<'a> {
             0.0
         } else {
             // A lower bound that does not fit on the lattice is none.
-            let curve = lower.curve(self.tilt).ok();
+            let curve = lower.curve(&tilt).ok();
             curve.and_then(|curve| self.read(&curve, Side::Lower, -slack)).unwrap_or(0.0)
         };
         Ok((Bracket { upper, lower: lower.min(upper) }, share))
@@ -356,14 +439,17 @@ impl<'a> Pilot<'a> {
 
 /// `ln E e^{θL}` of a sample, and mean and variance of the tilted loss.
 fn moments(samples: &[Sample], tilt: f64) -> [f64; 3] {
-    let log_moment = log_sum_exp(samples.iter().map(|sample| sample.log_mass + tilt * sample.loss));
-    let (mut first, mut second) = (0.0, 0.0);
+    let exponent = |sample: &Sample| sample.log_mass + tilt * sample.loss;
+    let largest = samples.iter().map(exponent).fold(f64::NEG_INFINITY, f64::max);
+    let [mut total, mut first, mut second] = [0.0; 3];
     for sample in samples {
-        let mass = (sample.log_mass + tilt * sample.loss - log_moment).exp();
+        let mass = (exponent(sample) - largest).exp();
+        total += mass;
         first += mass * sample.loss;
         second += mass * sample.loss * sample.loss;
     }
-    [log_moment, first, (second - first * first).max(0.0)]
+    let (mean, square) = (first / total, second / total);
+    [largest + total.ln(), mean, (square - mean * mean).max(0.0)]
 }
 
 /// The smallest noise multiplier for which `steps` steps with Poisson sampling at `rate` are (ε, δ)-private.
