@@ -4,6 +4,7 @@
 //! `dp-cli` as it stands, so that this package neither lists the commands nor depends on the numeric crates.
 
 mod cargo;
+mod machines;
 mod packages;
 mod passthrough;
 mod python;
@@ -30,6 +31,8 @@ Development tasks:
   scale                 how time and memory grow with the horizon and the dimension
   tables [--quick]      the tables of errors on the crate page of dp-mechanisms, computed again; quickly: at 64 and
                         256 steps only
+  machines [--rows N] [--people N] [--keys N] [--repeats N]
+                        a dashboard over workers and processes beside the run in one place and `sort | uniq -c`
   report                one HTML page with the figures and the comparisons
   python [args]         the Python package: its environment, its wheel and its tests; further arguments go to pytest
   python --release      the wheel as it is published, the same to the last byte wherever it is built
@@ -73,6 +76,7 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode> {
                 eprintln!("not run: {missing}");
             }
         }
+        ("machines", words) => machines::run(&shell, machines::Options::parse(words)?)?,
         ("doc", _) => alone(task, rest).and_then(|()| cargo::doc(&shell))?,
         ("tidy", _) => alone(task, rest).and_then(|()| tidy::run(&shell))?,
         (program @ ("reproduce" | "peers" | "report" | "scale" | "tables"), rest) => {
@@ -103,6 +107,7 @@ mod tests {
             "peers",
             "scale",
             "tables",
+            "machines",
             "report",
             "python",
             "doc",

@@ -450,4 +450,80 @@ mod tests {
             assert_eq!(next, [1_000_000, 0, 100_000, 10, 0]);
         }
     }
+
+    const TEXT: &str = "[privacy]\nrho = 0.5\nprotects = \"event\"\nrelation = \"zero-out\"\n[input]\nfiles = [\"rows.csv\", \"slow.csv\"]\n\
+        time = \"day\"\n[steps]\nlength = \"1 day\"\nfirst = \"2026-01-01\"\nlast = \"2026-01-02\"\n[[release]]\nname = \"visits\"\n\
+        statistics = [\"total\"]\n[output]\nfolder = \"public\"\n";
+
+    /// Two workers, of which the second waits for a file that nobody writes yet. The first stops within its window: of all
+    /// its rows no more than those of a few blocks are on their way, however long the other takes. Then it goes on.
+    #[cfg(unix)]
+    #[test]
+    fn a_slow_worker_holds_the_others_back() {
+        const ROWS: u64 = 10;
+        const BLOCKS: usize = 60;
+        let folder = tempfile::tempdir().unwrap();
+        let (rows, slow) = (folder.path().join("rows.csv"), folder.path().join("slow.csv"));
+        let line = "2026-01-01,x\n";
+        let block = ROWS * line.len() as u64;
+        // The header fills a line of the first block.
+        std::fs::write(&rows, format!("day,whatxxxx\n{}", line.repeat(BLOCKS * ROWS as usize - 1))).unwrap();
+        let small_file = folder.path().join("small.csv");
+        std::fs::write(&small_file, "day,what\n2026-01-02,x\n").unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&slow).status().unwrap().success());
+
+        let spec = Arc::new(dp_events::Spec::parse(TEXT, &folder.path().join("dashboard.toml")).unwrap());
+        let dashboard = dp_events::Dashboard::new((*spec).clone()).unwrap();
+        let planned = Arc::clone(dashboard.planned().unwrap());
+        let parser = Parser::new(spec, Arc::new(dp_events::people::HashKey::new([1; 32])));
+        let encodings = Arc::clone(parser.encodings());
+        let whole = dp_events::encoding::Share::WHOLE;
+        let releases =
+            dp_events::Releases::new(planned, whole, dp_events::Randomness::Reproducible(1)).unwrap();
+        let steps = dp_events::intake::OpenSteps::new(Arc::clone(&encodings), whole);
+        // The first worker has the blocks of one file, the second small files of which the first is slow.
+        let blocks = (0..BLOCKS as u64).map(|index| Unit::Bytes {
+            file: 0,
+            start: index * block,
+            end: (index + 1) * block,
+            new: true,
+        });
+        let small = (0..BLOCKS).map(|index| Unit::Whole { file: if index == 0 { 1 } else { 2 } });
+        let units = blocks.zip(small).flat_map(<[Unit; 2]>::from).collect();
+        let name = |path: &std::path::Path| InputFile { path: path.to_owned(), name: "a file".to_owned() };
+        let progress = Arc::new(Progress::new(2));
+        let job = Job {
+            parser: parser.clone(),
+            files: vec![name(&rows), name(&slow), name(&small_file)],
+            units,
+            consumed: Consumed::default(),
+            opened: Opened { open: 0, first: 0 },
+            closed: 1,
+            closing: Arc::new(Mutex::new(Closing::new(steps, releases, encodings, 0, 2, 1))),
+            broken: Arc::default(),
+            progress: Arc::clone(&progress),
+        };
+        // Units 0, 2, 4, 6 and 8 lie within the window of the unit that is not read: the last is 7 behind it.
+        let most = 1 + WINDOW as u64;
+        let (mut calls, mut written) = (0, false);
+        let people = (0..2).map(|_| People::new(parser.spec().limits)).collect();
+        let outcomes = execute(job, people, vec![None], 0, || {
+            let [units, rows] = progress.now().workers[0];
+            if written {
+                return Ok(());
+            }
+            assert!(units <= most && rows <= most * ROWS, "{units} units and {rows} rows are on their way");
+            calls += u32::from(units == most);
+            if calls == 20 {
+                std::fs::write(&slow, "day,what\n2026-01-02,x\n").unwrap();
+                written = true;
+            }
+            Ok(())
+        })
+        .unwrap();
+        assert!(written && outcomes.len() == 2);
+        let now = progress.now();
+        let all: u64 = now.workers.iter().map(|[_, rows]| rows).sum();
+        assert_eq!((all, now.steps), (BLOCKS as u64 * (ROWS + 1) - 1, 1));
+    }
 }

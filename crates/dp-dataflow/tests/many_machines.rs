@@ -36,7 +36,11 @@ struct Asked(Vec<String>);
 
 impl Asked {
     fn spawn(self) -> Started {
-        let child = Command::new(std::env::current_exe().unwrap())
+        self.spawn_by(&std::env::current_exe().unwrap())
+    }
+
+    fn spawn_by(self, program: &Path) -> Started {
+        let child = Command::new(program)
             .args(["--exact", "a_process_of_a_run"])
             .env(ARGUMENTS, serde_json::to_string(&self.0).unwrap())
             .stdout(Stdio::null())
@@ -145,6 +149,10 @@ impl Place {
     }
 
     fn start_one(&self, process: usize, processes: usize, arguments: &[&str]) -> Started {
+        self.asked(process, processes, arguments).spawn()
+    }
+
+    fn asked(&self, process: usize, processes: usize, arguments: &[&str]) -> Asked {
         let Asked(mut words) = self.command(arguments);
         let path = |name: &str| self.path(name).to_string_lossy().into_owned();
         for (name, value) in [
@@ -155,7 +163,7 @@ impl Place {
         ] {
             words.extend([name.to_owned(), value]);
         }
-        Asked(words).spawn()
+        Asked(words)
     }
 
     /// Everything published, by name; nothing before the first run.
@@ -395,14 +403,13 @@ fn killed_processes_lose_nothing_and_repeat_nothing() {
     let stages = history();
     let mut choices = Choices(11);
     let (mut place, mut at) = (Place::new(DESCRIPTION), 0);
-    // How long a run takes here, so that kills come at all of its moments.
+    // How long the last run took that nobody disturbed, so that kills come at all of its moments.
     let (mut longest, mut broken, mut complete) = (Duration::from_millis(400), 0, 0);
     let mut done = 0;
     while done < kills {
         let stage = &stages[at];
         prepare(&place, stage);
         let arguments = [SEED[0], SEED[1], "--until", stage.2];
-        let start = Instant::now();
         let mut children = place.start(2, &[&arguments[..], &SHORTLY].concat());
         let moment = Duration::from_micros(choices.below(longest.as_micros() as u64 + 1));
         std::thread::sleep(moment);
@@ -412,7 +419,6 @@ fn killed_processes_lose_nothing_and_repeat_nothing() {
         done += u64::from(alive);
         let outputs: Vec<Output> = children.into_iter().map(wait).collect();
         if outputs.iter().all(|output| output.status.success()) {
-            longest = start.elapsed();
             complete += 1;
         } else {
             broken += 1;
@@ -427,7 +433,9 @@ fn killed_processes_lose_nothing_and_repeat_nothing() {
         check_published(&place, before, &expected[at]);
         // Then without a kill: the stage is complete.
         prepare(&place, stage);
+        let start = Instant::now();
         all_succeed(place.start(2, &arguments));
+        longest = start.elapsed();
         assert!(place.published() == expected[at], "after kill {done} at {moment:?} of process {victim}");
         at += 1;
         if at == stages.len() {
@@ -596,6 +604,95 @@ fn old_and_foreign_states_and_clocks_that_go_back_are_refused() {
     assert!(changed.iter().all(|text| text.contains("not as an earlier run read them")), "{changed:?}");
     assert!(place.published() == published);
     all_succeed(run(2));
+}
+
+/// A key with half of all events, a person with very many rows, and ten thousand keys of which most are empty: limits and sums are
+/// those of one place. `DP_ROWS_OF_ONE` says how many rows the one person has; few by default.
+#[test]
+fn skew_changes_nothing() {
+    let rows: u64 = std::env::var("DP_ROWS_OF_ONE").ok().and_then(|text| text.parse().ok()).unwrap_or(2000);
+    let keys: Vec<String> = (0..10_000).map(|key| format!("\"k{key}\"")).collect();
+    let description = format!(
+        "[privacy]\nrho = 0.5\nprotects = \"person\"\nrelation = \"zero-out\"\n[input]\nfiles = [\"events.csv\"]\ntime = \"day\"\n\
+         person = \"who\"\n[limits]\nrows_per_step = 2\nsteps = 2\n[steps]\nlength = \"1 day\"\nfirst = \"2026-01-01\"\n\
+         last = \"2026-01-02\"\n[[release]]\nname = \"counts\"\nstatistics = [\"total\"]\nby = {{ column = \"key\", values = [{}] }}\n\
+         [output]\nfolder = \"public\"\nstate = \"state\"\n",
+        keys.join(", ")
+    );
+    let mut choices = Choices(21);
+    let mut text = String::from("day,who,key\n");
+    for row in 0..2 * rows {
+        let day = 1 + choices.below(2);
+        let key = if row % 2 == 0 { 77 } else { choices.below(40) };
+        let who = if row % 4 < 2 { 0 } else { 1 + choices.below(rows) };
+        writeln!(text, "2026-01-{day:02},p{who},k{key}").unwrap();
+    }
+    let published = |processes: usize, workers: &str| {
+        let place = Place::new(&description);
+        place.write("events.csv", &text);
+        let mut arguments = vec![SEED[0], SEED[1], "--until", "2026-01-03"];
+        if workers != "0" {
+            arguments.extend(["--workers", workers]);
+        }
+        if processes == 1 {
+            succeeded(&place.run(&arguments));
+        } else {
+            all_succeed(place.start(processes, &arguments));
+        }
+        place.published()
+    };
+    let expected = published(1, "0");
+    assert!(expected.iter().any(|(name, bytes)| name == "counts.csv" && bytes.len() > 20_000 * 20));
+    for (processes, workers) in [(1, "2"), (2, "2")] {
+        assert!(published(processes, workers) == expected, "{processes} processes, {workers} workers");
+    }
+}
+
+/// A row that is added after the input was shared out, and before it is read to its end, is noticed, and nothing is published.
+#[test]
+fn a_file_that_changes_while_it_is_read_is_refused() {
+    let place = Place::new(DESCRIPTION);
+    let stage = &history()[0];
+    prepare(&place, stage);
+    let spec = Spec::load(&place.path("dashboard.toml")).unwrap();
+    let until = spec.calendar.read_instant(stage.2).unwrap();
+    let dashboard = Dashboard::new(spec).unwrap();
+    let file = place.path("events.csv");
+    let log = move |line: &str| {
+        if line.contains("are to be closed") {
+            let mut file = fs::OpenOptions::new().append(true).open(&file).unwrap();
+            writeln!(file, "2026-01-01,somebody,North,1,plain").unwrap();
+        }
+    };
+    let run = |log: Option<dp_dataflow::Log>| {
+        let options = Options { workers: 2, hosts: None, log };
+        dp_dataflow::run(&dashboard, until, Randomness::Reproducible(7), options)
+    };
+    let refused = run(Some(Box::new(log))).unwrap_err().to_string();
+    assert!(refused.contains("events.csv") && refused.contains("changed while it was read"), "{refused}");
+    assert!(place.published().is_empty() && !place.path("state/sealed").exists());
+    run(None).unwrap();
+    assert!(place.published().len() >= 10);
+}
+
+/// Another build of the program, which is this one with a byte behind its end, is refused by both sides.
+#[cfg(unix)]
+#[test]
+fn another_build_is_refused() {
+    let place = Place::new(DESCRIPTION);
+    let stage = &history()[0];
+    prepare(&place, stage);
+    let other = place.path("another-build");
+    fs::copy(std::env::current_exe().unwrap(), &other).unwrap();
+    fs::OpenOptions::new().append(true).open(&other).unwrap().write_all(b"\n").unwrap();
+    place.write("hosts", &free_hosts(2));
+    let arguments = [SEED[0], SEED[1], "--until", stage.2];
+    let first = place.start_one(0, 2, &arguments);
+    let second = place.asked(1, 2, &arguments).spawn_by(&other);
+    for text in [first, second].map(|child| complaint(&wait(child))) {
+        assert!(text.contains("process 1 runs another build of the program"), "{text}");
+    }
+    assert!(place.published().is_empty() && !place.path("state/sealed").exists());
 }
 
 fn all_or_nothing(texts: &[String], part: &str) {

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 
 use crate::encoding::{Cells, Contribution, Encoding, ReleaseCells, Share, Unfit};
 use crate::error::{Error, Mistake, Result};
@@ -49,8 +50,9 @@ pub struct Event {
     pub step: u32,
     /// The person, where people are protected.
     pub person: Option<Pseudonym>,
-    /// What it adds; nothing if the row does not count.
-    pub contributions: Vec<Contribution>,
+    /// What it adds; nothing if the row does not count. Up to two need no memory of their own, which would be given back by
+    /// another thread than took it where events travel.
+    pub contributions: SmallVec<[Contribution; 2]>,
 }
 
 /// Which steps rows can count in.
