@@ -10,7 +10,11 @@ import pathlib
 import re
 import sys
 
-STYLE = "body{max-width:46rem;margin:2rem auto;padding:0 1rem;font:16px/1.5 sans-serif}pre{background:#f4f4f4;padding:.7rem;overflow:auto}pre.out{background:#fff;border-left:3px solid #4477aa}"
+STYLE = (
+    "body{max-width:62rem;margin:2rem auto;padding:0 1rem;font:16px/1.5 sans-serif}p{max-width:46rem}svg{max-width:46rem}"
+    "pre{background:#f4f4f4;padding:.7rem;overflow:auto;font-size:13px}"
+    "pre.out{background:#fff;border-left:3px solid #4477aa;white-space:pre-wrap}"
+)
 
 
 def cells(text):

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import traceback
 
 import numpy as np
 import pytest
@@ -159,6 +160,13 @@ def test_bad_arguments_are_refused_by_name(change, error, words):
         cdp.plan(workload, **arguments)
     assert isinstance(refused.value, cdp.ContinualError)
     assert words in str(refused.value)
+
+
+@pytest.mark.parametrize("name, value", [("steps", "many"), ("steps", 2.5), ("norm", "long"), ("exact", "yes"), ("weights", 3)])
+def test_arguments_of_another_kind_are_named(name, value):
+    with pytest.raises(TypeError) as refused:
+        cdp.plan("count", **{"steps": 8, "relation": "zero-out", "mu": 1, name: value})
+    assert name in "".join(traceback.format_exception_only(type(refused.value), refused.value))
 
 
 def test_control_c_stops_a_plan(python):
