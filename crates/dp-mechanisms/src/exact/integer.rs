@@ -8,8 +8,8 @@
 //! | part of `D1 · T · D2` | bits | why |
 //! |---|---|---|
 //! | T | as many as the decoder needs, 36 first | an error in T is an error in the release |
-//! | D1 | 8 below its smallest entry, as far as 12 bits of range go | undone exactly, and near the optimum the noise changes with the square of an error |
-//! | D2 | 14 below its smallest entry | undone exactly, but a column that is too short by one unit wastes that much |
+//! | D1 | 10 below its smallest entry, as far as 12 bits of range go | undone exactly, and near the optimum the noise changes with the square of an error |
+//! | D2 | 24 below its smallest entry, or down to 14 where the noise would be too wide | undone exactly, but a column that is too short by one unit wastes that much |
 
 use std::sync::Arc;
 
@@ -40,10 +40,40 @@ pub const MOST_BITS: u32 = 56;
 pub const FEWEST_BITS: u32 = 20;
 
 /// Bits of the smallest entry of D1, and the largest range of that diagonal in bits.
-const ROW_BITS: (u32, u32) = (8, 12);
+const ROW_BITS: (u32, u32) = (10, 12);
 
-/// The same for D2.
-const COLUMN_BITS: (u32, u32) = (14, 20);
+/// The largest range of D2 in bits.
+const COLUMN_RANGE: u32 = 20;
+
+/// The fewest and the most bits of the smallest entry of D2.
+const COLUMN_BITS: (u32, u32) = (14, 24);
+
+/// How finely a strategy is rounded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Precision {
+    /// Bits of an entry, or of an entry of the core of a scaled matrix.
+    pub(super) entries: u32,
+    /// Bits of the smallest entry of D2.
+    columns: u32,
+}
+
+impl Precision {
+    /// So many bits for entries, and as many as there can be for the columns.
+    pub(super) fn new(entries: u32) -> Self {
+        Self { entries, columns: COLUMN_BITS.1 }
+    }
+
+    /// So many bits less: those of the columns go first, whose loss costs noise; the others are needed to decode.
+    pub(super) fn without(self, excess: u32) -> Self {
+        let spare = excess.min(self.columns - COLUMN_BITS.0);
+        Self { entries: self.entries.saturating_sub(excess - spare), columns: self.columns - spare }
+    }
+
+    /// Whether only entries are left to be cut.
+    pub(super) fn has_coarsest_columns(self) -> bool {
+        self.columns == COLUMN_BITS.0
+    }
+}
 
 /// A lower-triangular integer matrix, by its structure.
 #[derive(Debug, Clone, PartialEq)]
@@ -139,8 +169,9 @@ impl Source {
         }
     }
 
-    /// The integer matrix whose entries, or those of its core, have at most `bits` bits, for inputs up to a magnitude.
-    pub(super) fn round(&self, bits: u32, magnitude: u64) -> Result<IntegerStrategy> {
+    /// The integer matrix whose entries, or those of its factors, have at most so many bits, for inputs up to a magnitude.
+    pub(super) fn round(&self, precision: Precision, magnitude: u64) -> Result<IntegerStrategy> {
+        let bits = precision.entries;
         if !(FEWEST_BITS..=MOST_BITS).contains(&bits) {
             return Err(Error::OutOfRange {
                 what: "bits of an integer strategy",
@@ -162,7 +193,7 @@ impl Source {
             }
             Known::Real(Measurement::Scaled { rows, core, columns }) => {
                 let (entries, longest) =
-                    scaled(rows, &core.coefficients(steps)?, columns.as_deref(), bits, magnitude)?;
+                    scaled(rows, &core.coefficients(steps)?, columns.as_deref(), precision, magnitude)?;
                 (entries, Some(core), Some(longest))
             }
             Known::Real(Measurement::LeftNodes) => (Entries::LeftNodes { bits }, None, None),
@@ -215,7 +246,7 @@ impl IntegerStrategy {
     /// Fewer than 20 bits or more than 56, a decoder that looks ahead, a dense matrix that is not lower triangular with a
     /// diagonal, or more steps than a dense matrix is written out for.
     pub fn new(strategy: &Arc<dyn Strategy>, bits: u32) -> Result<Self> {
-        Source::new(strategy)?.round(bits, 1)
+        Source::new(strategy)?.round(Precision::new(bits), 1)
     }
 
     /// Refuses a matrix whose columns may have negative inner products; see [`crate::strategy::check_columns`].
@@ -487,7 +518,7 @@ fn scaled(
     rows: &[f64],
     coefficients: &[f64],
     columns: Option<&[f64]>,
-    bits: u32,
+    precision: Precision,
     magnitude: u64,
 ) -> Result<(Entries, BigUint)> {
     // What a convolution takes is one word: the columns must leave room for the inputs.
@@ -502,7 +533,7 @@ fn scaled(
     // Diagonals have no scale of their own: the largest row and the smallest column are one.
     let largest = rows.iter().copied().fold(0.0, f64::max);
     let (rows, row_bits) = diagonal(&rows.iter().map(|row| row / largest).collect::<Vec<f64>>(), ROW_BITS);
-    let (coefficients, core_bits) = rounded(coefficients, bits)?;
+    let (coefficients, core_bits) = rounded(coefficients, precision.entries)?;
     let energies = Energies::new(&rows, &coefficients)?;
     let lengths: Vec<f64> = if let Some(columns) = columns {
         let smallest = columns.iter().copied().fold(f64::INFINITY, f64::min);
@@ -513,12 +544,13 @@ fn scaled(
         let longest = norms.iter().copied().fold(0.0, f64::max);
         norms.iter().map(|norm| longest / norm).collect()
     };
-    let unit = f64::from(1_u32 << COLUMN_BITS.0);
-    let limit = (1_u64 << (COLUMN_BITS.0 + COLUMN_BITS.1)).min(room) as f64;
+    let column_bits = precision.columns.min(room.ilog2().saturating_sub(COLUMN_RANGE)).max(COLUMN_BITS.0);
+    let unit = f64::from(1_u32 << column_bits);
+    let limit = (1_u64 << (column_bits + COLUMN_RANGE)).min(room) as f64;
     let columns: Vec<i64> =
         lengths.iter().map(|length| (unit * length).floor().clamp(1.0, limit) as i64).collect();
     let longest = energies.longest(&columns);
-    let bits = [row_bits, core_bits, COLUMN_BITS.0];
+    let bits = [row_bits, core_bits, column_bits];
     Ok((Entries::Scaled { rows, coefficients, columns, bits }, longest))
 }
 

@@ -6,7 +6,7 @@ use num_bigint::BigUint;
 
 use super::budget::{ExactBudget, gaussian_slack, variance_divisor};
 use super::decode::{decoder_row_norms, recursion_bias};
-use super::integer::{Entries, IntegerStrategy, MOST_BITS, Source, ceiling, dyadic, to_f64};
+use super::integer::{Entries, IntegerStrategy, MOST_BITS, Precision, Source, ceiling, dyadic, to_f64};
 use super::lattice::Lattice;
 use super::noise::Sampler;
 use super::transform::REACH;
@@ -112,25 +112,27 @@ impl ExactPlan {
         check_positive("grid", grid)?;
         let lattice = Lattice::new(&footprint, dimension, grid)?;
         let touched = lattice.touched(&footprint, dimension, source.strategy().steps());
-        let (mut bits, mut most) = (source.first_bits(), MOST_BITS);
+        let (mut precision, mut most) = (Precision::new(source.first_bits()), MOST_BITS);
         loop {
-            let mut integer = source.round(bits, lattice.magnitude())?;
+            let mut integer = source.round(precision, lattice.magnitude())?;
             if footprint.needs_non_negative_columns() {
                 integer.check_columns()?;
             }
             let draft = Draft::new(&integer, &lattice, &footprint, touched, budget)?;
             if draft.excess > 0 {
                 // This falls at every turn, and rounding refuses in the end.
-                most = bits.saturating_sub(draft.excess);
-                bits = most;
+                precision = precision.without(draft.excess);
+                if precision.has_coarsest_columns() {
+                    most = precision.entries;
+                }
                 continue;
             }
             let mut rows = decoder_row_norms(&integer)?;
             let bias = relative_bias(&integer, &lattice, &rows, draft.noise)?;
             if bias > LARGEST_BIAS {
-                if bits < most {
+                if precision.entries < most {
                     let missing = (bias / LARGEST_BIAS).log2().ceil().clamp(1.0, f64::from(MOST_BITS));
-                    bits = most.min(bits + missing as u32);
+                    precision.entries = most.min(precision.entries + missing as u32);
                     continue;
                 }
                 // No more bits to be had: the coefficients of the integer matrix itself decode.
