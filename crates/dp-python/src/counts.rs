@@ -296,7 +296,7 @@ counting! {
     /// >>> shop.push([["bread", "milk"], "bread", ["salt"]])      # three people
     /// 1
     /// >>> value, deviation = shop.count("bread")
-    /// >>> abs(value - 2) < 6 * deviation
+    /// >>> abs(value - 2) < 8 * deviation
     /// True
     /// >>> [name for name, _ in shop.top(3)][0] in ("bread", "milk", "salt")
     /// True
@@ -348,7 +348,7 @@ counting! {
     /// ``threshold_delta`` is paid on top of the budget, for showing names at all.
     ///
     /// >>> import continual_dp as cdp
-    /// >>> words = cdp.Discovery(steps=30, relation="zero-out", epsilon=8, delta=1e-6, threshold_delta=1e-6)
+    /// >>> words = cdp.Discovery(steps=30, relation="zero-out", epsilon=8, delta=1e-6, threshold_delta=1e-12)
     /// >>> words.push(["rust"] * 500 + ["a secret"])
     /// 1
     /// >>> [name for name, _ in words.top()]

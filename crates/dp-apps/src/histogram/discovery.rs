@@ -71,7 +71,7 @@ pub struct Found {
 /// let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), 30)?)?;
 /// let rules = Rules::one_item(Relation::ZeroOut);
 /// let plan = Discovery::plan_for(&rules, &strategy, Budget::approximate(1.0, 5e-7)?)?;
-/// let mut words = Discovery::new(rules, plan, 5e-7, Seed::from_system()?)?;
+/// let mut words = Discovery::new(rules, plan, 1e-12, Seed::from_system()?)?;
 /// words.push(&[vec![Change::Insert("rust".to_owned())]])?;
 /// assert!(words.found()?.is_empty(), "one person's word stays hidden");
 /// # Ok::<(), dp_apps::Error>(())

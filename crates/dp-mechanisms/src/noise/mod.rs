@@ -334,8 +334,8 @@ mod tests {
         for byte in 0..32 {
             let distinct: std::collections::HashSet<u8> =
                 seeds.iter().map(|seed| seed.expose()[byte]).collect();
-            // 64 uniform draws have fewer than 40 distinct values with probability below 1e-9.
-            assert!(distinct.len() >= 40, "byte {byte}: {} values", distinct.len());
+            // In one of 32 bytes, 64 uniform draws have fewer than 36 distinct values with probability 1.5e-14.
+            assert!(distinct.len() >= 36, "byte {byte}: {} values", distinct.len());
         }
     }
 

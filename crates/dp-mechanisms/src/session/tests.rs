@@ -256,12 +256,12 @@ fn resumed_noise_is_the_noise_of_its_segments() {
     // from the saved segments alone, for a strategy whose noise reaches back and one that looks ahead.
     for name in ["sqrt", "blt", "honaker-online", "group", "identity"] {
         let plan = make_plan(name, "count", 9).unwrap();
-        let mut mechanism = Mechanism::new(plan.clone(), Seed::from_system().unwrap()).unwrap();
+        let mut mechanism = Mechanism::new(plan.clone(), Seed::secret(20)).unwrap();
         let mut released = Vec::new();
-        for t in 0..9 {
+        for t in 0..9_u8 {
             if t == 3 || t == 4 || t == 7 {
                 let saved = mechanism.snapshot();
-                mechanism = Mechanism::resume(plan.clone(), &saved, Seed::from_system().unwrap()).unwrap();
+                mechanism = Mechanism::resume(plan.clone(), &saved, Seed::secret(20 + u64::from(t))).unwrap();
             }
             let mut output = [0.0; 2];
             mechanism.release(&[1.0, 0.0], &mut output).unwrap();
