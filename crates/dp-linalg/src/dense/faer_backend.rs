@@ -21,9 +21,13 @@ const PARALLEL_FROM: usize = 192;
 
 pub(super) struct Faer;
 
+/// How many pieces the work on a large matrix is cut into. Always as many, however many threads there are to take them: where a
+/// sum is cut decides its last bits, and a strategy must be planned alike on every machine that continues a state.
+const PIECES: usize = 8;
+
 /// rayon's threads for a matrix whose smaller side is `size`.
 fn parallelism(size: usize) -> Par {
-    if size >= PARALLEL_FROM { Par::rayon(0) } else { Par::Seq }
+    if size >= PARALLEL_FROM { Par::rayon(PIECES) } else { Par::Seq }
 }
 
 /// The matrix in one piece, copied only when it is neither row-major nor column-major.

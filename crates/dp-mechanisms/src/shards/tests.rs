@@ -353,3 +353,73 @@ fn in_place_is_the_same_release_in_either_precision() {
     shard.release_in_place(&mut again).unwrap();
     assert_eq!(again, first);
 }
+
+/// A set that was made with two threads is opened with one, by a plan that is made anew there: at 365 steps, where bands are fitted
+/// by products that are shared among threads.
+#[test]
+fn a_set_is_opened_with_another_number_of_threads() {
+    let with = |threads: usize, run: &(dyn Fn(Plan) + Sync)| {
+        rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(|| {
+            let problem = Problem::new(Workload::count(), 365).unwrap();
+            let term = Term { weight: 1.0, participation: Participation::Single };
+            let footprint = Footprint::encoded(vec![term], Relation::ZeroOut).unwrap();
+            let strategy = Method::Banded.build(&problem).unwrap();
+            run(Plan::new(strategy, footprint, Budget::approximate(1.0, 1e-6).unwrap()).unwrap());
+        });
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().join("set");
+    let released = std::sync::Mutex::new(Vec::new());
+    with(2, &|plan| {
+        let mut shard = create(&place, &plan).shard(0).unwrap();
+        let first = release(&mut shard);
+        shard.checkpoint().unwrap();
+        released.lock().unwrap().extend([first, release(&mut shard)]);
+    });
+    with(1, &|plan| {
+        let mut shard = ShardSet::open(&place, &plan).unwrap().shard(0).unwrap();
+        assert_eq!(shard.step(), 1);
+        assert_eq!(release(&mut shard), released.lock().unwrap()[1]);
+    });
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(48))]
+    /// Whatever stands in the files of a set: no panic, and what can be opened answers as before.
+    #[test]
+    fn any_bytes_in_the_files_of_a_set_are_read_or_refused(
+        file in proptest::sample::select(vec!["manifest", "key", "shard-0.state", "shard-0.record"]),
+        flips in proptest::collection::vec((proptest::prelude::any::<proptest::sample::Index>(), 1_u8..), 0..4),
+        length in proptest::option::of(0.0..2.0_f64),
+    ) {
+        let plan = plan("blt");
+        let directory = tempfile::tempdir().unwrap();
+        let place = directory.path().join("set");
+        let ranges = std::slice::from_ref(&(0..40));
+        let open = |place: &Path| ShardSet::open(place, &plan).and_then(|set| set.shard(0));
+        let input: Vec<f64> = (0..40).map(f64::from).collect();
+        let mut shard =
+            ShardSet::create(&place, &plan, 40, ranges, Seed::reproducible(5)).unwrap().shard(0).unwrap();
+        let mut releases = [[0.0; 40], [0.0; 40]];
+        shard.release(&input, &mut releases[0]).unwrap();
+        shard.checkpoint().unwrap();
+        shard.release(&input, &mut releases[1]).unwrap();
+        drop(shard);
+        let mut bytes = fs::read(place.join(file)).unwrap();
+        for (index, flip) in flips {
+            let index = index.index(bytes.len());
+            bytes[index] ^= flip;
+        }
+        if let Some(length) = length {
+            bytes.resize((bytes.len() as f64 * length) as usize, 7);
+        }
+        fs::write(place.join(file), &bytes).unwrap();
+        if let Ok(mut shard) = open(&place) {
+            let mut out = [0.0; 40];
+            // A record that lost its last entry cannot know that it was there.
+            if shard.release(&input, &mut out).is_ok() {
+                proptest::prop_assert_eq!(out, releases[1]);
+            }
+        }
+    }
+}

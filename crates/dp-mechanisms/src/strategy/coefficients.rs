@@ -247,6 +247,24 @@ mod tests {
         }
     }
 
+    /// Planning cuts its sums into the same pieces however many threads take them. At 365 steps as many pieces as threads would
+    /// give other last bits.
+    #[test]
+    fn planning_ends_at_the_same_bits_with_any_number_of_threads() {
+        let problem = Problem::new(Workload::count(), 365).unwrap();
+        for method in [Method::Optimal, Method::Structured, Method::ScaledSqrt] {
+            let with = |threads: usize| {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                let numbers = pool.install(|| method.build(&problem).unwrap().coefficients().unwrap());
+                numbers.encode()
+            };
+            let one = with(1);
+            for threads in [2, 3] {
+                assert!(with(threads) == one, "{method} with {threads} threads");
+            }
+        }
+    }
+
     #[test]
     fn lists_that_do_not_fit_are_refused() {
         let workload = Workload::count();
