@@ -89,20 +89,12 @@ impl Cell {
             self.entries.retain(|(past, _)| past + width > step);
             match self.entries.last_mut() {
                 Some((last, sum)) if *last == step => *sum += value,
-                _ => self.entries.push((step, value)),
+                _ => append(&mut self.entries, (step, value)),
             }
         } else {
             let sum = self.total(workload, step) + value;
-            self.wipe();
-            self.entries.clear();
+            self.entries.zeroize();
             self.entries.push((step, sum));
-        }
-    }
-
-    fn wipe(&mut self) {
-        for (step, value) in &mut self.entries {
-            step.zeroize();
-            value.zeroize();
         }
     }
 
@@ -124,10 +116,22 @@ impl Cell {
     }
 }
 
+/// With the room behind them, where older ones stood before they left the window.
 impl Drop for Cell {
     fn drop(&mut self) {
-        self.wipe();
+        self.entries.zeroize();
     }
+}
+
+/// Appends to a vector of secrets: one that grows by itself would leave a copy behind.
+pub(crate) fn append<T: Copy + Zeroize>(secrets: &mut Vec<T>, value: T) {
+    if secrets.len() == secrets.capacity() {
+        let mut larger = Vec::with_capacity(2 * secrets.len().max(2));
+        larger.extend_from_slice(secrets);
+        secrets.zeroize();
+        *secrets = larger;
+    }
+    secrets.push(value);
 }
 
 /// The noise of one coordinate, at the step it was last asked for.
@@ -396,7 +400,8 @@ impl SparseMechanism {
         touched.clear();
         values.clear();
         touched.extend_from_slice(changes);
-        touched.sort_by_key(|(coordinate, _)| *coordinate);
+        // In place: a stable sort would keep a copy elsewhere.
+        touched.sort_unstable_by_key(|(coordinate, _)| *coordinate);
         touched.dedup_by(|later, sum| {
             let same = later.0 == sum.0;
             if same {
@@ -424,10 +429,8 @@ impl SparseMechanism {
             }
         });
         values.zeroize();
-        touched.iter_mut().for_each(|(coordinate, value)| {
-            coordinate.zeroize();
-            value.zeroize();
-        });
+        // With the room behind them, from where changes of one coordinate moved together.
+        touched.zeroize();
         outcome
     }
 

@@ -21,6 +21,7 @@ use super::plan::ExactPlan;
 use super::transform::REACH;
 use crate::error::Result;
 use crate::noise::{Seeds, Side};
+use crate::sparse::append;
 use crate::strategy::weighted_tree::WeightedNodes;
 
 /// Rows of noise per chunk of a column's stream.
@@ -192,16 +193,7 @@ impl ExactCells {
         let Inputs(inputs) = self.inputs.entry(coordinate).or_default();
         match inputs.last_mut() {
             Some((last, sum)) if *last == step => *sum += units,
-            _ => {
-                if inputs.len() == inputs.capacity() {
-                    // A vector that grows would leave a copy behind.
-                    let mut larger = Vec::with_capacity(2 * inputs.len().max(2));
-                    larger.extend_from_slice(inputs);
-                    inputs.zeroize();
-                    *inputs = larger;
-                }
-                inputs.push((step, units));
-            }
+            _ => append(inputs, (step, units)),
         }
     }
 
