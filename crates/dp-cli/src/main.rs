@@ -3,6 +3,9 @@
 //! Exit codes: 0 when everything asked for was done, 1 when something failed on the way (a bad row, a full disk, a
 //! damaged state), 2 when the request itself makes no sense.
 
+// These macros panic where a stream cannot be written.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
+
 mod arguments;
 mod commands;
 mod consumed;

@@ -145,8 +145,9 @@ fn answer(given: Option<&str>, question: &str) -> Result<String> {
     if let Some(given) = given {
         return Ok(given.to_owned());
     }
-    eprint!("{question}: ");
-    std::io::stderr().flush()?;
+    // Where nobody sees the question, the answer may come all the same.
+    let mut error = std::io::stderr().lock();
+    let _ = write!(error, "{question}: ").and_then(|()| error.flush());
     let mut line = String::new();
     std::io::stdin().lock().read_line(&mut line)?;
     let line = line.trim();

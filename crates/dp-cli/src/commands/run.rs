@@ -63,7 +63,7 @@ impl Run {
         };
         let randomness = match self.reproducible_seed {
             Some(number) => {
-                eprintln!("warning: --reproducible-seed makes releases that are NOT PRIVATE");
+                output::note("warning: --reproducible-seed makes releases that are NOT PRIVATE");
                 Randomness::Reproducible(number)
             }
             None => Randomness::System,

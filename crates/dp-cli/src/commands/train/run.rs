@@ -140,7 +140,7 @@ struct Model<'a> {
 impl Train {
     pub(crate) fn run(&self) -> Result<()> {
         if self.reproducible_seed.is_some() {
-            eprintln!("warning: --reproducible-seed makes a model that is NOT PRIVATE");
+            output::note("warning: --reproducible-seed makes a model that is NOT PRIVATE");
         }
         self.check_options()?;
         self.check_files()?;
@@ -292,7 +292,7 @@ impl Train {
                     "without noise there is neither a budget nor a state; choose a --strategy, or leave them out",
                 ));
             }
-            eprintln!("warning: --strategy none trains without noise: the model is NOT PRIVATE");
+            output::note("warning: --strategy none trains without noise: the model is NOT PRIVATE");
             return Ok(trainer.start_without_privacy()?);
         }
         let budget = self.budget.required()?;
