@@ -29,9 +29,9 @@ fn look(block: *const u8, size: usize) {
     }
     let marks = MARKS.each_ref().map(|mark| mark.load(Ordering::Relaxed));
     for index in 0..size / 8 {
-        // SAFETY: the block is alive until it is handed to the system, it has `size` bytes, and its start is aligned.
+        // SAFETY: the block is alive until it is handed to the system, and it has `size` bytes.
         #[allow(unsafe_code)]
-        let word = unsafe { block.cast::<u64>().add(index).read_volatile() };
+        let word = u64::from_ne_bytes(unsafe { block.add(8 * index).cast::<[u8; 8]>().read_volatile() });
         if word != 0 && marks.contains(&word) {
             FOUND.fetch_add(1, Ordering::Relaxed);
             return;

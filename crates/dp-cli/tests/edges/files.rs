@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use super::places::PLACES;
 use super::subject::{SUBJECTS, Subject, finish, lists, text};
 
 fn fresh(subject: &Subject) -> tempfile::TempDir {
@@ -152,5 +153,20 @@ fn a_standard_error_that_cannot_be_written_changes_nothing() {
         let mut wrong = subject.command(directory.path(), &["--strategy", "magic"]);
         let wrong = finish(wrong.stderr(full()).spawn().unwrap(), subject.name);
         assert_eq!(wrong.status.code(), Some(2), "{}", subject.name);
+    }
+    // Dashboards and trainings warn of public noise; a dashboard that asks finds nobody who answers.
+    let full = || fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let run = |at: &Path, words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dp"));
+        command.args(words).current_dir(at).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(full());
+        finish(command.spawn().unwrap(), words[0]).status.code()
+    };
+    for place in &PLACES {
+        let directory = tempfile::tempdir().unwrap();
+        place.prepare(directory.path());
+        for words in place.commands.iter().filter(|words| words[0] != "check") {
+            assert_eq!(run(directory.path(), words), Some(0), "{} {words:?}", place.name);
+        }
+        assert_eq!(run(directory.path(), &["new", "another.toml"]), Some(2));
     }
 }

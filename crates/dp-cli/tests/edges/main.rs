@@ -8,5 +8,6 @@ mod kills;
 mod limits;
 mod neighbours;
 mod pinned;
+mod places;
 mod subject;
 mod threads;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use super::places::DASHBOARD;
 use super::subject::{SUBJECTS, Subject, dp, lists, text};
 
 /// A line with its released number left out.
@@ -136,46 +137,8 @@ fn every_command_says_what_it_promises() {
     }
 }
 
-/// A small dashboard of everything that a dashboard can publish.
-const DASHBOARD: &str = r#"
-[privacy]
-epsilon = 1.0
-delta = 1e-6
-protects = "person"
-relation = "zero-out"
-[input]
-files = ["rows.csv"]
-time = "date"
-person = "who"
-[limits]
-rows_per_step = 1
-steps = 2
-[steps]
-length = "1 day"
-first = "2026-01-01"
-last = "2026-01-08"
-[[release]]
-name = "visits"
-statistics = ["total", "window:2", "step"]
-by = { column = "place", values = ["here", "there"] }
-[[release]]
-name = "cost"
-value = { column = "cost", bounds = [0, 50] }
-statistics = ["total", "mean"]
-[[release]]
-name = "people"
-of = "people"
-statistics = ["total"]
-[[release]]
-name = "waiting"
-value = { column = "cost", bounds = [0, 50], resolution = 10 }
-statistics = ["quantile:0.5"]
-[output]
-folder = "public"
-"#;
-
 /// What `dp run` and `dp check` show on rows, without the released values and the band around them: exit codes, what they
-/// say, the names of all files, and the tables. The page draws the values and is left out; so is the sealed state.
+/// say, the names of all files, the tables, the page, and the size of everything in the folder of the state.
 fn dashboard(rows: &str) -> Vec<(String, String)> {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
@@ -191,7 +154,7 @@ fn dashboard(rows: &str) -> Vec<(String, String)> {
         assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
         seen.push((words.join(" "), text(&output.stdout) + &text(&output.stderr)));
     }
-    for folder in [at.to_owned(), at.join("public")] {
+    for folder in [at.to_owned(), at.join("public"), at.join("dashboard.state")] {
         for entry in fs::read_dir(&folder).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
@@ -199,6 +162,8 @@ fn dashboard(rows: &str) -> Vec<(String, String)> {
                 Some("csv") if name != "rows.csv" => without_values(&fs::read_to_string(&path).unwrap()),
                 Some("jsonl") => fs::read_to_string(&path).unwrap().lines().map(without_numbers).collect(),
                 Some("md") => fs::read_to_string(&path).unwrap(),
+                Some("html") => without_series(&fs::read_to_string(&path).unwrap()),
+                _ if folder.ends_with("dashboard.state") => path.metadata().unwrap().len().to_string(),
                 _ => String::new(),
             };
             seen.push((name, contents));
@@ -217,6 +182,24 @@ fn without_values(table: &str) -> String {
         fields.map(|(field, _)| field).collect::<Vec<_>>().join(",") + "\n"
     };
     table.lines().map(kept).collect()
+}
+
+/// A page without the numbers of its series. How many there are, and all the rest of it, stays.
+fn without_series(page: &str) -> String {
+    let (before, rest) = page.split_once("<script id=\"data\" type=\"application/json\">").unwrap();
+    let (data, after) = rest.split_once("</script>").unwrap();
+    let mut data: serde_json::Value = serde_json::from_str(data).unwrap();
+    for release in data["releases"].as_array_mut().unwrap() {
+        for column in
+            release["series"].as_array_mut().unwrap().iter_mut().filter_map(|one| one.as_array_mut())
+        {
+            for numbers in column {
+                let numbers = numbers.as_array_mut().unwrap();
+                numbers.iter_mut().for_each(|number| *number = serde_json::Value::Null);
+            }
+        }
+    }
+    format!("{before}{data}{after}")
 }
 
 fn without_numbers(line: &str) -> String {
@@ -238,11 +221,24 @@ fn dashboards_of_neighbouring_rows_differ_in_released_values_only() {
     assert_eq!(seen, dashboard(others));
     assert_eq!(seen, dashboard(&bad));
     assert!(seen.iter().any(|(name, lines)| name == "visits.csv" && lines.lines().count() == 1 + 5 * 2 * 3));
+    // The page is compared with five places for each of three numbers of each of six series of visits, and with its words.
+    let page = &seen.iter().find(|(name, _)| name == "index.html").unwrap().1;
+    assert!(page.matches("[null,null,null,null,null]").count() >= 18 && page.contains("differ"), "{page}");
+    for file in ["sealed", "key", "key.mark"] {
+        assert!(seen.iter().any(|(name, size)| name == file && size.parse::<u64>().unwrap() > 0), "{file}");
+    }
     // The comparison sees everything else.
     let masked = |line: &str| without_values(&format!("step,value,low,statistic\n{line}\n"));
     assert_eq!(masked("1,2,3,total"), masked("1,-5,-9,total"));
     assert_ne!(masked("1,2,3,total"), masked("2,2,3,total"));
     assert_ne!(masked("1,2,3,total"), masked("1,2,3,step"));
+    let page = |series: &str, word: &str| {
+        let data = format!("{{\"releases\":[{{\"series\":[{series}]}}]}}");
+        without_series(&format!("{word}<script id=\"data\" type=\"application/json\">{data}</script>"))
+    };
+    assert_eq!(page("[[1,2],[0,1],[2,3]]", "a"), page("[[7,null],[0,1],[2,3]]", "a"));
+    assert_ne!(page("[[1,2],[0,1],[2,3]]", "a"), page("[[1],[0,1],[2,3]]", "a"));
+    assert_ne!(page("[[1,2],[0,1],[2,3]]", "a"), page("[[1,2],[0,1],[2,3]]", "b"));
 }
 
 /// A model may differ in its parameters, and in nothing else; scores are of public examples and may differ like the model.

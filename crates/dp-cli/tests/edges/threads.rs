@@ -1,5 +1,5 @@
-//! States that are begun with two threads and continued with one: dense planning sums in another order there, and ends at
-//! coefficients that differ in their last bits. The state continues with its own.
+//! States that are begun with two threads and continued with one. Dense planning is cut into the same pieces for any number of
+//! threads and ends at the same bits; where another math library ends at others, the state continues with its own.
 
 use std::fs;
 use std::path::Path;
@@ -25,7 +25,8 @@ fn released(directory: &Path, name: &str) -> Vec<String> {
     text.lines().filter_map(|line| line.rsplit_once(',')).map(|(values, _)| values.to_owned()).collect()
 }
 
-/// At so many steps planning with one thread ends at other last bits than with two; at 256 it does not.
+/// At so many steps planning that is cut into as many pieces as there are threads ends at other last bits with one than with two;
+/// at 256 it does not.
 const STEPS: &str = "365";
 
 const BUDGET: [&str; 6] = ["--epsilon", "1", "--delta", "1e-6", "--reproducible-seed", "11"];
@@ -51,6 +52,50 @@ fn a_release_continues_with_another_number_of_threads() {
         let [part, whole] = ["part.csv", "whole.csv"].map(|name| released(directory.path(), name));
         assert_eq!(part, whole, "{strategy} {arithmetic:?}");
         assert!(directory.path().join("state.plan").exists());
+    }
+}
+
+/// Epochs of doubling length are planned when they begin, and again by every later run: the first of 365 steps, or the third.
+#[test]
+fn a_stream_without_an_end_continues_with_another_number_of_threads() {
+    let numbers = ["--column", "x", "--bounds", "0:1", "--relation", "zero-out", "--workload", "count"];
+    for (first, arithmetic, parts) in [("365", &[][..], [4, 9]), ("92", &["--idealized"], [280, 285])] {
+        let directory = tempfile::tempdir().unwrap();
+        let base = ["release", "--doubling", first, "--strategy", "optimal"];
+        let run = |threads: &str, rows: usize, more: &[&str]| {
+            let text: String = (0..rows).map(|row| ["0\n", "1\n"][row % 2]).collect();
+            fs::write(directory.path().join("rows.csv"), format!("x\n{text}")).unwrap();
+            let words = [&base[..], &numbers, &BUDGET, arithmetic, &["--input", "rows.csv"], more].concat();
+            dp(directory.path(), threads, &words)
+        };
+        let state = ["--state", "state", "--output", "part.csv", "--group", "100"];
+        succeeds(&run("2", parts[1], &["--output", "whole.csv"]), first);
+        succeeds(&run("2", parts[0], &state), first);
+        succeeds(&run("1", parts[1], &state), first);
+        let [part, whole] = ["part.csv", "whole.csv"].map(|name| released(directory.path(), name));
+        assert_eq!(part, whole, "{first} {arithmetic:?}");
+    }
+}
+
+/// A dashboard of a year keeps what was fitted: begun with two threads, continued with one, and then with two.
+#[test]
+fn a_dashboard_continues_with_another_number_of_threads() {
+    for budget in ["epsilon = 1.0\ndelta = 1e-6", "rho = 0.5", "epsilon = 1.0"] {
+        let spec = super::places::DASHBOARD.replace("2026-01-08", "2026-12-31");
+        let spec = spec.replace("epsilon = 1.0\ndelta = 1e-6", budget);
+        let run = |order: [&str; 3]| {
+            let directory = tempfile::tempdir().unwrap();
+            fs::write(directory.path().join("dashboard.toml"), &spec).unwrap();
+            fs::write(directory.path().join("rows.csv"), super::places::VISITS).unwrap();
+            for (threads, until) in order.iter().zip(["2026-01-03", "2026-01-05", "2026-01-06"]) {
+                let words = ["run", "dashboard.toml", "--until", until, "--reproducible-seed", "3"];
+                succeeds(&dp(directory.path(), threads, &words), budget);
+            }
+            let public = directory.path().join("public");
+            ["visits.csv", "cost.csv", "people.csv", "waiting.csv", "guarantee.md", "index.html"]
+                .map(|name| fs::read_to_string(public.join(name)).unwrap())
+        };
+        assert!(run(["2", "1", "2"]) == run(["2", "2", "2"]), "{budget}");
     }
 }
 

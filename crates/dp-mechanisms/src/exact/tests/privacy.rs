@@ -188,3 +188,86 @@ fn pure_privacy_holds_at_every_output_and_fails_with_too_little_noise() {
         assert!(worst(scale * 0.95) > epsilon);
     }
 }
+
+/// The law of the sum of so many independent values, each on `-reach ..= reach`.
+fn law_of_sum(noise: &[f64], times: usize) -> Vec<f64> {
+    (1..times).fold(noise.to_vec(), |law, _| {
+        let mut sum = vec![0.0; law.len() + noise.len() - 1];
+        for (i, p) in law.iter().enumerate() {
+            for (j, q) in noise.iter().enumerate() {
+                sum[i + j] += p * q;
+            }
+        }
+        sum
+    })
+}
+
+/// The noise of the third count of independent noise is a sum of three values, written out here in full. It exceeds the stated
+/// number of its deviations with the stated probability at most; for a fine lattice, two thirds of that number do not suffice.
+#[test]
+fn tails_are_no_heavier_than_they_are_stated() {
+    let footprint = || Footprint::scalar(0.0, 1.0, Relation::ZeroOut, Participation::Single).unwrap();
+    let strategy = build("identity", "count", 3).unwrap();
+    let mut covered = 0;
+    for (scale, gaussian) in
+        [(0.3, true), (0.8, true), (2.5, true), (12.0, true), (0.4, false), (1.5, false), (6.0, false)]
+    {
+        let budget = if gaussian {
+            ExactBudget::ZeroConcentrated { rho: 1.0 / (2.0 * scale * scale) }
+        } else {
+            ExactBudget::Pure { epsilon: 1.0 / scale }
+        };
+        let exact = ExactPlan::with_few_bits(&strategy, footprint(), budget, 0).unwrap();
+        let log_weight: Box<dyn Fn(f64) -> f64> = match exact.noise() {
+            NoiseParameter::SquaredScale { .. } => {
+                let variance = exact.noise().variance();
+                assert!((variance / (scale * scale) - 1.0).abs() < 1e-9, "{variance}");
+                Box::new(move |k| -k * k / (2.0 * variance))
+            }
+            NoiseParameter::Scale { numerator, denominator } => {
+                let rate = denominator as f64 / numerator as f64;
+                assert!((rate * scale - 1.0).abs() < 1e-9, "{rate}");
+                Box::new(move |k| -k.abs() * rate)
+            }
+        };
+        let reach = if gaussian { 14.0 * scale } else { 40.0 * scale }.ceil() as i64;
+        let noise = distribution(reach, log_weight);
+        let plan = whole(exact.clone());
+        for times in [1, 3] {
+            let law = law_of_sum(&noise, times);
+            let middle = times as f64 * reach as f64;
+            let deviation = exact.standard_deviation(times).unwrap();
+            let beyond = |limit: f64| -> f64 {
+                let far = law.iter().enumerate().filter(|(index, _)| *index as f64 - middle > limit);
+                far.map(|(_, p)| p).sum()
+            };
+            for probability in [0.4, 0.1, 1e-2, 1e-4, 1e-9] {
+                let deviations = plan.tail_deviations(probability, 1.0).unwrap();
+                let truth = beyond(deviations * deviation);
+                assert!(truth <= probability, "scale {scale}, sum of {times}: {truth} above {probability}");
+                if gaussian {
+                    assert!(deviations <= (2.0 * -probability.ln()).sqrt() * (1.0 + 1e-9), "{deviations}");
+                }
+                if gaussian && scale > 10.0 && probability <= 1e-2 {
+                    assert!(beyond(deviations * deviation / 1.5) > probability, "{scale} {probability}");
+                    covered += 1;
+                }
+            }
+        }
+        for probability in [0.0, 1.0, f64::NAN, -0.5] {
+            assert!(plan.tail_deviations(probability, 1.0).is_err(), "{probability}");
+        }
+    }
+    assert_eq!(covered, 6);
+    // Continuous noise, and the finest lattice: a quantile of the normal law, up to the rounding to a lattice.
+    let budget = Budget::zero_concentrated(0.5).unwrap();
+    let idealized = Plan::new(strategy.clone(), footprint(), budget).unwrap();
+    let fine = Plan::exact(&strategy, footprint(), budget, 1.0).unwrap();
+    // Quantiles of the normal law from tables.
+    for (probability, quantile) in [(0.1, 1.281_551_565_5), (1e-2, 2.326_347_874), (1e-6, 4.753_424_309)] {
+        for plan in [&idealized, &fine] {
+            let found = plan.tail_deviations(probability, 1.0).unwrap();
+            assert!(found >= quantile - 1e-9 && found < quantile + 1e-6, "{found} for {quantile}");
+        }
+    }
+}
