@@ -105,7 +105,8 @@ impl Folder {
         Ok(Some(contents))
     }
 
-    /// Replaces the saved state. When this returns, the new one survives a crash; if it fails, the old one does.
+    /// Replaces the saved state. When this returns, the new one survives a crash. If it fails, the old one is in place, or the new one
+    /// is and a power failure may undo it, after which the mark refuses the old one; this run publishes nothing of it.
     pub(crate) fn write(&self, contents: &Contents) -> Result<()> {
         let header = serde_json::to_vec(&contents.header).map_err(|error| Error::state(&self.path, error))?;
         let size = 16 + header.len() + contents.rest.len();
