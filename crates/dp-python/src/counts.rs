@@ -413,7 +413,7 @@ counting! {
     /// >>> low <= 58 <= high and high - low < 9
     /// True
     /// >>> adults, deviation = ages.between(18, 64)
-    /// >>> abs(adults - 47) < 6 * deviation
+    /// >>> abs(adults - 47) < 8 * deviation
     /// True
     class Quantiles(Counts)
     signature (low, high, resolution, *, participation=None, exact=true, state=None)
