@@ -50,7 +50,7 @@ fn attack(workload: &str, games: u64) {
     // One release in eight or so proves, with certainty, that the person is in the data. The budget allows no such proof.
     assert_eq!(float(0.0), 0, "{workload}");
     let proofs = float(1.0);
-    assert!(u64::from(proofs) > games / 10, "{workload}: {proofs} of {games}");
+    assert!(u64::from(proofs) > games / 16, "{workload}: {proofs} of {games}");
 
     let exact = ExactPlan::new(&strategy, footprint, 1, 1.0, budget.into()).unwrap();
     let unit = libm::ldexp(1.0, exact.strategy().bits().cast_signed());
