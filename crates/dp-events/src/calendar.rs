@@ -7,6 +7,8 @@ use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp, Zoned};
 
+use crate::rows::Row;
+
 /// The most steps that a calendar may have.
 pub const MOST_STEPS: usize = 1 << 20;
 
@@ -212,7 +214,17 @@ impl Calendar {
     /// # Complexity
     /// Constant for plain dates, logarithmic in the number of steps otherwise.
     pub fn step_of(&self, text: &[u8]) -> Option<usize> {
-        if self.format.is_none()
+        self.step_in(text, self.format.as_deref())
+    }
+
+    /// The step of a time in a row. A field that is a date or a time by its type is read as such, whatever format texts have.
+    pub fn step_of_field(&self, row: &Row<'_>, column: usize) -> Option<usize> {
+        let text = row.field(column)?.trim_ascii();
+        self.step_in(text, if row.is_time(column) { None } else { self.format.as_deref() })
+    }
+
+    fn step_in(&self, text: &[u8], format: Option<&str>) -> Option<usize> {
+        if format.is_none()
             && let Some(day) = plain_date(text)
         {
             let offset = usize::try_from(day.checked_sub(self.first_day)?).ok()?;
@@ -220,7 +232,7 @@ impl Calendar {
                 return step.map(|step| step as usize);
             }
         }
-        self.step_at(self.parse(text)?)
+        self.step_at(self.parse(text, format)?)
     }
 
     /// The step, counted from 0, that holds an instant in nanoseconds since 1970.
@@ -275,9 +287,9 @@ impl Calendar {
         Some(self.zone.to_zoned(moment).ok()?.timestamp().as_nanosecond())
     }
 
-    fn parse(&self, text: &[u8]) -> Option<i128> {
+    fn parse(&self, text: &[u8], format: Option<&str>) -> Option<i128> {
         let text = std::str::from_utf8(text).ok()?.trim();
-        let Some(format) = &self.format else { return read_default(text, &self.zone) };
+        let Some(format) = format else { return read_default(text, &self.zone) };
         let parsed = jiff::fmt::strtime::parse(format, text).ok()?;
         if let Ok(timestamp) = parsed.to_timestamp() {
             return Some(timestamp.as_nanosecond());

@@ -102,7 +102,7 @@ impl Parser {
     pub fn parse(&self, row: &Row<'_>, event: &mut Event) -> Option<BadRow> {
         event.contributions.clear();
         event.person = None;
-        let Some(step) = row.field(0).and_then(|time| self.spec.calendar.step_of(time.trim_ascii())) else {
+        let Some(step) = self.spec.calendar.step_of_field(row, 0) else {
             return Some(BadRow::Time);
         };
         event.step = step as u32;

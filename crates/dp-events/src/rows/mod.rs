@@ -30,6 +30,9 @@ enum Fields<'a> {
     Line { line: &'a [u8], ends: &'a [usize], places: &'a [usize] },
     /// The columns themselves.
     Texts(&'a [Option<&'a [u8]>]),
+    /// The same, of which some are dates and times by their type.
+    #[cfg(feature = "parquet")]
+    Typed { texts: &'a [Option<&'a [u8]>], times: &'a [bool] },
 }
 
 impl<'a> Row<'a> {
@@ -37,6 +40,15 @@ impl<'a> Row<'a> {
     /// absent.
     pub fn new(line: u64, fields: &'a [Option<&'a [u8]>]) -> Self {
         Self { line, fields: Fields::Texts(fields) }
+    }
+
+    /// Whether a field was a date or a time by its type: its text is written as RFC 3339 has it, whatever format texts have.
+    pub fn is_time(&self, column: usize) -> bool {
+        match self.fields {
+            #[cfg(feature = "parquet")]
+            Fields::Typed { times, .. } => times.get(column).copied().unwrap_or(false),
+            _ => false,
+        }
     }
 
     /// The field of a column, counted in the order in which columns were asked for; nothing if the row does not have it.
@@ -51,6 +63,8 @@ impl<'a> Row<'a> {
                 line.get(start..end)
             }
             Fields::Texts(texts) => *texts.get(column)?,
+            #[cfg(feature = "parquet")]
+            Fields::Typed { texts, .. } => *texts.get(column)?,
         }
     }
 }
