@@ -9,6 +9,7 @@
 //! | `work`, `reading` | what a worker does: read its blocks of the input, and carry them through the operators |
 //! | `closing` | what a process does with the steps of its keys: add up, add noise, keep |
 //! | [`mesh`] | connections between processes, and how their loss is noticed |
+//! | `sealed` | connections that nobody else can read or change |
 //! | [`secret`] | what the processes of a run have in common |
 //! | [`run`](mod@run) | a run: who does what, in which order, and what is on disk when |
 //!
@@ -29,14 +30,15 @@
 //! # What each process sees
 //! Every process reads a part of the rows in clear, knows the key of pseudonyms while it runs, and keeps its share of the
 //! people by pseudonym, sealed. It sees the true sums of the keys it owns, and holds their noise: with secret noise every process
-//! draws its own, and none knows that of another. The connections
-//! are authenticated by the shared secret but not encrypted: they belong on a network that nobody else reads.
+//! draws its own, and none knows that of another. Connections are encrypted and authenticated under the shared secret: whoever
+//! listens on the network sees how many bytes go where and when.
 
 mod closing;
 pub mod mesh;
 pub mod operators;
 mod reading;
 pub mod run;
+mod sealed;
 pub mod secret;
 mod work;
 

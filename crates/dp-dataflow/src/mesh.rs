@@ -2,8 +2,7 @@
 //!
 //! Every process listens at its address and connects to those before it, once for the dataflow and, to the first process, once
 //! more for what the processes tell each other. Both ends prove that they hold the shared secret, by a keyed hash of fresh
-//! numbers of both; the secret itself never travels. What follows is not encrypted: the network between the processes must be
-//! one that nobody else reads, or a tunnel.
+//! numbers of both; the secret itself never travels. Everything that follows is encrypted.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream, ToSocketAddrs};
@@ -15,11 +14,12 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use timely::communication::allocator::zero_copy::stream::Stream;
 
+use crate::sealed::{Keys, Sealed};
 use crate::secret::Secret;
 use crate::{Result, failed};
 
 /// The version of what processes tell each other.
-const PROTOCOL: u32 = 1;
+const PROTOCOL: u32 = 2;
 
 /// No message is longer.
 pub(crate) const LONGEST: u32 = 1 << 30;
@@ -100,9 +100,34 @@ pub(crate) struct Mesh {
     /// For the dataflow, by process; nothing for this one.
     pub(crate) data: Vec<Option<Wire>>,
     /// For messages, by process: all others for the first process, the first process for all others.
-    pub(crate) control: Vec<Option<TcpStream>>,
+    pub(crate) control: Vec<Option<Sealed>>,
     /// A number that both ends of the control connection made together, by process.
     pub(crate) sessions: Vec<[u8; 32]>,
+}
+
+impl Mesh {
+    /// A connection, once both sides know each other.
+    fn add(
+        &mut self,
+        process: usize,
+        purpose: Purpose,
+        stream: TcpStream,
+        keys: &Keys,
+        name: String,
+        broken: &Arc<Broken>,
+    ) {
+        let stream = Sealed::new(stream, keys);
+        match purpose {
+            Purpose::Data => {
+                let broken = Arc::clone(broken);
+                self.data[process] = Some(Wire { stream, name, broken, frame: Frame::default() });
+            }
+            Purpose::Control => {
+                self.control[process] = Some(stream);
+                self.sessions[process] = keys.session;
+            }
+        }
+    }
 }
 
 /// Connects this process to all others.
@@ -130,14 +155,8 @@ pub(crate) fn connect(hosts: &Hosts, secret: &Secret, broken: &Arc<Broken>) -> R
                 failed(format!("{} did not answer within {:?}", name(process), hosts.patience))
             })?;
             let introduced = introduce(&stream, hosts, process, purpose, secret, deadline);
-            let session = introduced.map_err(|reason| failed(format!("{}: {reason}", name(process))))?;
-            match purpose {
-                Purpose::Data => mesh.data[process] = Some(Wire::new(stream, name(process), broken)),
-                Purpose::Control => {
-                    mesh.control[process] = Some(stream);
-                    mesh.sessions[process] = session;
-                }
-            }
+            let keys = introduced.map_err(|reason| failed(format!("{}: {reason}", name(process))))?;
+            mesh.add(process, purpose, stream, &keys, name(process), broken);
         }
     }
     let mut refused = String::new();
@@ -146,12 +165,8 @@ pub(crate) fn connect(hosts: &Hosts, secret: &Secret, broken: &Arc<Broken>) -> R
     {
         match listener.accept() {
             Ok((stream, _)) => match welcome(&stream, hosts, secret, deadline) {
-                Ok((process, Purpose::Data, _)) => {
-                    mesh.data[process] = Some(Wire::new(stream, name(process), broken));
-                }
-                Ok((process, Purpose::Control, session)) => {
-                    mesh.control[process] = Some(stream);
-                    mesh.sessions[process] = session;
+                Ok((process, purpose, keys)) => {
+                    mesh.add(process, purpose, stream, &keys, name(process), broken);
                 }
                 // Somebody else may knock; whether it was a process of ours shows in the end.
                 Err(reason) => refused = format!("; somebody who connected was refused: {reason}"),
@@ -187,7 +202,7 @@ fn reach(address: &str, deadline: Instant) -> Option<TcpStream> {
     }
 }
 
-/// The connecting side of the introduction: the number of the session.
+/// The connecting side of the introduction: the keys of the connection.
 fn introduce(
     mut stream: &TcpStream,
     hosts: &Hosts,
@@ -195,7 +210,7 @@ fn introduce(
     purpose: Purpose,
     secret: &Secret,
     deadline: Instant,
-) -> std::result::Result<[u8; 32], String> {
+) -> std::result::Result<Keys, String> {
     limit(stream, Some(deadline))?;
     let hello = Hello {
         protocol: PROTOCOL,
@@ -216,16 +231,18 @@ fn introduce(
     let proof = secret.proof("introduce", hosts.process, process, parts);
     send(&mut stream, &Proof { process: hosts.process, fresh: hello.fresh, shown: proof })?;
     limit(stream, None)?;
-    Ok(secret.proof("session", hosts.process, process, parts))
+    let key = |purpose| secret.proof(purpose, hosts.process, process, parts);
+    let (sent, received) = (key("to the listener").into(), key("from the listener").into());
+    Ok(Keys { session: key("session"), sent, received })
 }
 
-/// The listening side: who it is, for what, and the number of the session.
+/// The listening side: who it is, for what, and the keys of the connection.
 fn welcome(
     mut stream: &TcpStream,
     hosts: &Hosts,
     secret: &Secret,
     deadline: Instant,
-) -> std::result::Result<(usize, Purpose, [u8; 32]), String> {
+) -> std::result::Result<(usize, Purpose, Keys), String> {
     stream.set_nonblocking(false).map_err(|error| error.to_string())?;
     // Somebody who connects and says nothing does not hold up the others for long.
     limit(stream, Some(deadline.min(Instant::now() + Duration::from_secs(5))))?;
@@ -252,7 +269,9 @@ fn welcome(
         return Err(format!("process {} does not hold the secret of this run", hello.process));
     }
     limit(stream, None)?;
-    Ok((hello.process, hello.purpose, secret.proof("session", hello.process, hosts.process, parts)))
+    let key = |purpose| secret.proof(purpose, hello.process, hosts.process, parts);
+    let (sent, received) = (key("from the listener").into(), key("to the listener").into());
+    Ok((hello.process, hello.purpose, Keys { session: key("session"), sent, received }))
 }
 
 fn limit(stream: &TcpStream, deadline: Option<Instant>) -> std::result::Result<(), String> {
@@ -299,7 +318,7 @@ pub(crate) fn receive<M: DeserializeOwned>(
 /// Timely ends a stream with an empty message. Where the connection ends without one, the run is broken; the thread that reads or
 /// writes then stays where it is, and the workers find out from [`Broken`].
 pub(crate) struct Wire {
-    stream: TcpStream,
+    stream: Sealed,
     name: String,
     broken: Arc<Broken>,
     frame: Frame,
@@ -340,10 +359,6 @@ impl Frame {
 }
 
 impl Wire {
-    fn new(stream: TcpStream, name: String, broken: &Arc<Broken>) -> Self {
-        Self { stream, name, broken: Arc::clone(broken), frame: Frame::default() }
-    }
-
     /// Notes that the other side is gone, and stays here: the process ends without this thread.
     fn lost(&self) -> ! {
         self.broken.set(format!("{} is gone", self.name));

@@ -12,7 +12,6 @@
 
 use std::fmt::Write as _;
 use std::io::BufReader;
-use std::net::TcpStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -31,6 +30,7 @@ use serde::{Deserialize, Serialize};
 use crate::closing::Closing;
 use crate::mesh::{self, Broken, Hosts, Mesh};
 use crate::operators::owner_of_person;
+use crate::sealed::Sealed;
 use crate::secret::{Secret, masked};
 use crate::work::{self, Found, Job, Progress, Published, Reached, Unit};
 use crate::{Error, Result, failed};
@@ -183,7 +183,7 @@ pub fn run(
 /// The other processes, as one sees them.
 struct Team {
     process: usize,
-    control: Vec<Option<Mutex<TcpStream>>>,
+    control: Vec<Option<Mutex<Sealed>>>,
     data: Vec<Option<mesh::Wire>>,
     sessions: Vec<[u8; 32]>,
     inbox: mpsc::Receiver<(usize, Message)>,
