@@ -406,12 +406,12 @@ counting! {
     /// They are counted in a tree of ranges, so that the error grows with the logarithm of the number of values only.
     ///
     /// >>> import continual_dp as cdp, numpy as np
-    /// >>> ages = cdp.Quantiles(0, 120, 1, steps=30, relation="zero-out", rho=100)
+    /// >>> ages = cdp.Quantiles(0, 120, 1, steps=30, relation="zero-out", rho=1e6)
     /// >>> ages.push(np.arange(18, 99))
     /// 1
     /// >>> median, low, high = ages.quantile(0.5)
-    /// >>> low <= 58 <= high and high - low < 9
-    /// True
+    /// >>> median
+    /// 58.0
     /// >>> adults, deviation = ages.between(18, 64)
     /// >>> abs(adults - 47) < 8 * deviation
     /// True
