@@ -135,7 +135,19 @@ fn nonsense_neither_panics_nor_hangs_nor_destroys() {
 #[test]
 fn nonsense_arguments_are_refused_by_the_other_commands() {
     let mut runner = TestRunner::deterministic();
-    for command in ["plan", "calibrate", "demo", "train", "compare-training", "", "nothing"] {
+    let commands = [
+        "plan",
+        "calibrate",
+        "account",
+        "demo",
+        "train",
+        "compare-training",
+        "run",
+        "check",
+        "new",
+        "ledger",
+    ];
+    for command in commands.into_iter().chain(["", "nothing"]) {
         for _ in 0..=runs() / 4 {
             let directory = tempfile::tempdir().unwrap();
             let words = proptest::collection::vec(proptest::sample::select(WORDS.to_vec()), 1..6);
