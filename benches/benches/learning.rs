@@ -5,15 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput};
-use dp_benches::Spent;
-use dp_mechanisms::noise::{Precision, ShardedNoise, UnitNoise};
+use dp_benches::{Spent, sample_single as sample};
+use dp_mechanisms::noise::{Precision, ShardedNoise};
 use dp_mechanisms::sensitivity::Term;
 use dp_mechanisms::shards::{NoiseShard, ShardSet};
 use dp_mechanisms::{
     Budget, Footprint, GaussianSource, Method, Participation, Plan, Problem, Relation, Seed, Strategy,
     Workload,
 };
-use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 /// Steps of a training run.
@@ -30,18 +29,6 @@ fn build(method: Method) -> Arc<dyn Strategy> {
 fn noise(strategy: &dyn Strategy, dimension: usize) -> ShardedNoise {
     ShardedNoise::new(strategy, Seed::reproducible(1), dimension, 0..dimension, Precision::Single)
         .expect("a strategy with a short memory")
-}
-
-/// Independent normal values, a tile at a time and in single precision as the noise is.
-#[allow(clippy::large_stack_arrays, reason = "a tile of the source, as the noise uses it")]
-fn sample(source: &GaussianSource, row: usize, out: &mut [f32]) {
-    let tile = dp_mechanisms::noise::TILE;
-    out.par_chunks_mut(tile).enumerate().for_each(|(index, out)| {
-        let mut values = [0.0; dp_mechanisms::noise::TILE];
-        let values = &mut values[..out.len()];
-        source.fill_range(row, index * tile, values);
-        out.iter_mut().zip(values).for_each(|(out, value)| *out = *value as f32);
-    });
 }
 
 /// Fast and naive agree before they are timed: the identity strategy is plain sampling.

@@ -6,6 +6,10 @@ pub mod record;
 
 use std::time::{Duration, Instant};
 
+use dp_mechanisms::GaussianSource;
+use dp_mechanisms::noise::{TILE, UnitNoise};
+use rayon::prelude::*;
+
 /// The shortest of several runs: the run that other work on the machine disturbed least.
 pub fn shortest(runs: usize, mut work: impl FnMut()) -> Duration {
     (0..runs)
@@ -73,4 +77,16 @@ pub fn peak_bytes() -> Option<u64> {
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
     let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
     Some(kilobytes * 1024)
+}
+
+/// Independent normal values in single precision, a tile at a time by all threads, as noise for long vectors is made: what
+/// correlated noise is measured beside.
+#[allow(clippy::large_stack_arrays, reason = "a tile of the source, as the noise uses it")]
+pub fn sample_single(source: &GaussianSource, row: usize, out: &mut [f32]) {
+    out.par_chunks_mut(TILE).enumerate().for_each(|(index, out)| {
+        let mut values = [0.0; TILE];
+        let values = &mut values[..out.len()];
+        source.fill_range(row, index * TILE, values);
+        out.iter_mut().zip(values).for_each(|(out, value)| *out = *value as f32);
+    });
 }

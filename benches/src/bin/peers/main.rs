@@ -12,6 +12,7 @@ mod factorization;
 mod noise;
 mod python;
 mod rows;
+mod sampling;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -60,6 +61,8 @@ enum Group {
     Calibration,
     /// ε of many sampled steps
     Accounting,
+    /// Banded strategies with amplification by sampling
+    Sampling,
 }
 
 fn main() -> Result<()> {
@@ -96,6 +99,7 @@ fn run(arguments: &Arguments, python: &str, scripts: &Path, folder: &Path) -> Re
             Group::Discrete => discrete::compare(&peers, arguments.quick)?,
             Group::Calibration => calibration::compare(&peers, arguments.quick)?,
             Group::Accounting => accounting::compare(&peers, arguments.quick)?,
+            Group::Sampling => sampling::compare(&peers, arguments.quick)?,
         });
         let markdown = rows::markdown(&record.results);
         record.write(folder, "peers", &markdown)?;

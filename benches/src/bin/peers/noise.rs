@@ -1,11 +1,12 @@
 //! One step of correlated noise for long vectors.
 
 use std::hint::black_box;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use dp_benches::shortest;
+use dp_benches::{sample_single, shortest};
 use dp_linalg::rational::Rational;
+use dp_mechanisms::noise::{Precision, ShardedNoise};
 use dp_mechanisms::strategy::toeplitz::{Core, ToeplitzStrategy};
 use dp_mechanisms::strategy::{banded, blt, unwatched};
 use dp_mechanisms::{CorrelatedNoise, GaussianSource, Problem, Seed, Side, Workload};
@@ -20,6 +21,10 @@ const HORIZON: usize = 4096;
 /// Steps that are timed together, and how often.
 const STEPS: usize = 8;
 const RUNS: usize = 5;
+
+/// Steps that are timed one by one where vectors are long, and how long they may be elsewhere.
+const LONG_STEPS: usize = 4;
+const MOST_ELSEWHERE: usize = 10_000_000;
 
 pub(crate) fn compare(peers: &Peers, quick: bool) -> Result<Section> {
     let problem = Problem::new(Workload::count(), HORIZON)?;
@@ -56,17 +61,69 @@ pub(crate) fn compare(peers: &Peers, quick: bool) -> Result<Section> {
             rows.extend(compared);
         }
     }
+    for &dimension in if quick { &[1_000_000][..] } else { &[10_000_000, 100_000_000] } {
+        rows.extend(long(peers, &strategies[0], dimension)?);
+    }
     Ok(Section {
         title: "Correlated noise, per step".to_owned(),
         conditions: format!(
             "Both sides stream the very same strategy, fitted to {HORIZON} steps by this library. The time is that of one \
              step, from the shortest of {RUNS} runs of {STEPS} steps. This library draws from ChaCha20, jax-privacy from \
-             Threefry."
+             Threefry. From 10^7 coordinates on in single precision, the shortest of {LONG_STEPS} single steps, beside plain \
+             sampling of as many values by this library."
         ),
         quality: "ns a value".to_owned(),
         rows,
         findings: Vec::new(),
     })
+}
+
+/// The noise of a model: in shards and single precision on our side, where the other side runs while its state fits.
+fn long(peers: &Peers, strategy: &ToeplitzStrategy, dimension: usize) -> Result<Vec<Row>> {
+    let Core::Rational(core) = strategy.core() else { return Ok(Vec::new()) };
+    let work = format!("{} buffers, d = {dimension}", core.buffers());
+    peers.doing(work.clone());
+    let (seed, precision) = (Seed::reproducible(1), Precision::Single);
+    let mut noise = ShardedNoise::new(strategy, seed, dimension, 0..dimension, precision)?;
+    let source = GaussianSource::new(Seed::reproducible(2), dimension);
+    let mut out = vec![0.0_f32; dimension];
+    // The first step finds its memory.
+    noise.next_into(&mut out)?;
+    let (mut step, mut sampling) = (f64::INFINITY, f64::INFINITY);
+    // In turns: whatever else the machine does falls on both.
+    for row in 0..LONG_STEPS {
+        let started = Instant::now();
+        sample_single(&source, row, &mut out);
+        sampling = sampling.min(started.elapsed().as_secs_f64());
+        let started = Instant::now();
+        noise.next_into(black_box(&mut out))?;
+        step = step.min(started.elapsed().as_secs_f64());
+    }
+    drop(noise);
+    let row = |variant: &str, seconds: f64, note: String| Row {
+        work: work.clone(),
+        who: OURS.to_owned(),
+        variant: variant.to_owned(),
+        seconds: Some(seconds),
+        note,
+        ..Row::default()
+    };
+    let times = format!("ShardedNoise, {:.2} times plain sampling, {} threads", step / sampling, cores());
+    let mut rows =
+        vec![row("f32", step, times), row("plain sampling", sampling, format!("{} threads", cores()))];
+    if dimension <= MOST_ELSEWHERE {
+        let mut arguments =
+            vec!["blt".to_owned(), dimension.to_string(), "1".to_owned(), LONG_STEPS.to_string()];
+        arguments.extend(parameters(core));
+        let limit = Duration::from_secs(240);
+        let question = Question { package: "jax-privacy", script: "jax_noise", arguments: &arguments, limit };
+        rows.extend(peers.rows(&work, &question));
+    }
+    for row in &mut rows {
+        row.quality = row.seconds.map(|seconds| seconds / dimension as f64 * 1e9);
+    }
+    peers.measured(&rows);
+    Ok(rows)
 }
 
 fn ours(work: &str, strategy: &ToeplitzStrategy, dimension: usize) -> Result<Row> {
