@@ -11,7 +11,7 @@ use clap::Args;
 use dp_mechanisms::planner::{self, Noise, Report, Request};
 use dp_mechanisms::strategy::{Progress, unwatched};
 use dp_mechanisms::{
-    Budget, Footprint, Method, Participation, Problem, Relation, Seed, StateFile, Strategy, Workload,
+    Budget, Footprint, Method, Participation, Problem, Relation, Seed, StateFile, Strategy, Workload, joint,
 };
 
 use crate::files::{self, Files, Kind};
@@ -102,6 +102,24 @@ impl BudgetArguments {
 }
 
 impl BudgetArguments {
+    /// The budget as the fields of a description of a dashboard.
+    pub(crate) fn fields(self) -> Result<String> {
+        self.check()?;
+        match self {
+            Self { epsilon: Some(epsilon), delta: None | Some(0.0), .. } => {
+                Ok(format!("epsilon = {epsilon:?}\n"))
+            }
+            Self { epsilon: Some(epsilon), delta: Some(delta), .. } => {
+                Ok(format!("epsilon = {epsilon:?}\ndelta = {delta:e}\n"))
+            }
+            Self { rho: Some(rho), .. } => Ok(format!("rho = {rho:?}\n")),
+            Self { mu: Some(_), .. } => Err(Usage::error(
+                "with --time the budget is --epsilon and --delta, --epsilon alone, or --rho",
+            )),
+            _ => self.required().map(|_| String::new()),
+        }
+    }
+
     /// The budget in words.
     pub(crate) fn words(self) -> String {
         match self {
@@ -159,12 +177,12 @@ impl NoiseArguments {
 /// Where releases go, and how a run is continued.
 #[derive(Args)]
 pub(crate) struct OutputArguments {
-    /// Keep the state here, sealed, so that the run can be continued
+    /// Keep the state here, sealed, so that the run can be continued; with --time, a folder
     #[arg(long, value_name = "FILE")]
-    state: Option<PathBuf>,
+    pub(crate) state: Option<PathBuf>,
     /// The key of the state [default: the state's name with .key appended; made if there is none]
     #[arg(long, value_name = "FILE", requires = "state")]
-    state_key: Option<PathBuf>,
+    pub(crate) state_key: Option<PathBuf>,
     /// Where releases go, or - for standard output
     #[arg(long, value_name = "FILE|-", default_value = "-")]
     pub(crate) output: PathBuf,
@@ -174,6 +192,9 @@ pub(crate) struct OutputArguments {
     /// Write one JSON object per line instead of CSV
     #[arg(long)]
     pub(crate) json: bool,
+    /// Add the ends of the band that holds 95 % of the noise to every line, low and high
+    #[arg(long)]
+    pub(crate) band: bool,
     /// The most steps that become durable, and visible, together
     #[arg(long, value_name = "STEPS", default_value = "1024", value_parser = steps)]
     pub(crate) group: usize,
@@ -292,10 +313,24 @@ pub(crate) fn strategy_for(
     footprint: &Footprint,
     dimension: u64,
 ) -> Result<Arc<dyn Strategy>> {
-    let problem = problem(workload, steps, planner::main_participation(footprint))?;
+    strategy_of(
+        name,
+        &problem(workload, steps, planner::main_participation(footprint))?,
+        footprint,
+        dimension,
+    )
+}
+
+/// The same for a problem of one statistic or several.
+pub(crate) fn strategy_of(
+    name: &str,
+    problem: &Problem,
+    footprint: &Footprint,
+    dimension: u64,
+) -> Result<Arc<dyn Strategy>> {
     match name {
-        "auto" => planner::best(&problem, footprint, dimension).map_err(Usage::error),
-        _ => method(name)?.build(&problem).map_err(Usage::error),
+        "auto" => planner::best(problem, footprint, dimension).map_err(Usage::error),
+        _ => method(name)?.build(problem).map_err(Usage::error),
     }
 }
 
@@ -307,6 +342,31 @@ pub(crate) fn method(name: &str) -> Result<Method> {
 /// What a strategy is built for.
 pub(crate) fn problem(workload: &Workload, steps: usize, participation: Participation) -> Result<Problem> {
     let problem = Problem::new(workload.clone(), steps).map_err(Usage::error)?;
+    Ok(problem.with_participation(participation))
+}
+
+/// What a strategy for several statistics is built for: they are weighted in units of what each would have alone, equally where
+/// no weights are given. One statistic without weights is the problem of that statistic.
+pub(crate) fn joint_problem(
+    workloads: &[Workload],
+    weights: &[f64],
+    steps: usize,
+    participation: Participation,
+) -> Result<Problem> {
+    if let ([one], []) = (workloads, weights) {
+        return problem(one, steps, participation);
+    }
+    if !weights.is_empty() && weights.len() != workloads.len() {
+        return Err(Usage::error(format!(
+            "--weights has {} numbers for {} statistics; give one for each --workload",
+            weights.len(),
+            workloads.len()
+        )));
+    }
+    let importance = weights.iter().copied().chain(std::iter::repeat(1.0));
+    let wanted: Vec<(Workload, f64)> = workloads.iter().cloned().zip(importance).collect();
+    let statistics = joint::in_own_units(&wanted, steps, participation).map_err(Usage::error)?;
+    let problem = Problem::joint(statistics, steps).map_err(Usage::error)?;
     Ok(problem.with_participation(participation))
 }
 
@@ -335,17 +395,15 @@ pub(crate) fn endless_strategies(
 /// A strategy for the noise that a budget asks for: for a pure ε, `auto` is the best for Laplace noise.
 pub(crate) fn exact_strategy(
     name: &str,
-    workload: &Workload,
-    steps: usize,
+    problem: &Problem,
     footprint: &Footprint,
     budget: Budget,
 ) -> Result<Arc<dyn Strategy>> {
     if name != "auto" || !matches!(budget.kind(), dp_mechanisms::budget::Kind::Pure { .. }) {
-        return strategy_for(name, workload, steps, footprint, 1);
+        return strategy_of(name, problem, footprint, 1);
     }
-    let problem = problem(workload, steps, planner::main_participation(footprint))?;
     let report = evaluate(&Request { noise: Noise::Laplace, ..unhurried(problem.clone()) })?;
-    report.measurable(&problem, &mut unwatched).map_err(Usage::error)
+    report.measurable(problem, &mut unwatched).map_err(Usage::error)
 }
 
 /// Refuses noise that cannot be kept in memory, and the `inputs` of so many steps beside it, before any of it is made.

@@ -27,7 +27,7 @@ pub(crate) struct CountingArguments {
     /// The CSV file with a header line and one row per step, or - for standard input; a run that is continued with
     /// --state needs the same file again, longer by new rows
     #[arg(long, value_name = "FILE|-")]
-    input: PathBuf,
+    pub(crate) input: PathBuf,
     /// The column to read
     #[arg(long, value_name = "NAME")]
     pub(crate) column: String,
@@ -37,21 +37,21 @@ pub(crate) struct CountingArguments {
     pub(crate) relation: Relation,
     /// The number of rows that the guarantee is planned for
     #[arg(long, value_parser = arguments::steps)]
-    steps: usize,
+    steps: Option<usize>,
     /// A name that `dp plan` lists, or auto for one within half a percent of the smallest error there can be, or else the
     /// best that the encoding's proof covers; where steps times items exceed a million (always, with --discover), among
     /// those with a short memory for each item
     #[arg(long, default_value = "auto")]
-    strategy: String,
+    pub(crate) strategy: String,
     /// The statistic of each item: count, window:W, exp:A or average
     #[arg(long, default_value = "count")]
-    workload: String,
+    pub(crate) workload: String,
     /// Items to print, chosen without looking at the data
     #[arg(long, value_name = "ITEM,…", value_delimiter = ',', conflicts_with = "top")]
-    show: Vec<String>,
+    pub(crate) show: Vec<String>,
     /// Print the items with the largest released values, this many [default: 10; all that stand out, with --discover]
     #[arg(long, value_name = "NUMBER")]
-    top: Option<usize>,
+    pub(crate) top: Option<usize>,
     /// Print after every so many rows, and after the last one
     #[arg(long, value_name = "ROWS", default_value = "1", value_parser = arguments::steps)]
     every: usize,
@@ -62,9 +62,9 @@ pub(crate) struct CountingArguments {
     #[command(flatten)]
     pub(crate) rows: RowArguments,
     #[command(flatten)]
-    output: OutputArguments,
+    pub(crate) output: OutputArguments,
     #[command(flatten)]
-    noise: NoiseArguments,
+    pub(crate) noise: NoiseArguments,
 }
 
 /// Why a row was not taken.
@@ -116,6 +116,19 @@ pub(crate) trait Counter {
     /// How good the answers of the current step are, in a sentence.
     fn accuracy(&self) -> Result<String>;
 
+    /// The lines after the current step: of items by name, or of those with the largest releases.
+    fn lines(&mut self, show: &[String], top: Option<usize>) -> Result<Vec<Line>> {
+        let releases = if show.is_empty() {
+            self.largest(top)?
+        } else {
+            let named = |item: &String| Ok((item.clone(), self.count(item).map_err(Usage::error)?));
+            show.iter().map(named).collect::<Result<_>>()?
+        };
+        let (step, standard_deviation) = (self.step(), self.standard_deviation());
+        let line = |(item, release)| Line { step, item: Some(item), release, standard_deviation };
+        Ok(releases.into_iter().map(line).collect())
+    }
+
     /// The standard deviation of every release after the current step.
     fn standard_deviation(&self) -> f64 {
         self.plan().standard_deviation(self.step()).unwrap_or(0.0)
@@ -138,7 +151,24 @@ impl CountingArguments {
     /// The strategy by name, or the best for what one person can change.
     pub(crate) fn strategy(&self, footprint: &Footprint, dimension: u64) -> Result<Arc<dyn Strategy>> {
         let workload = arguments::workload(&self.workload)?;
-        arguments::strategy_for(&self.strategy, &workload, self.steps, footprint, dimension)
+        arguments::strategy_for(&self.strategy, &workload, self.steps()?, footprint, dimension)
+    }
+
+    fn steps(&self) -> Result<usize> {
+        self.steps.ok_or_else(|| Usage::error("how many rows will there be? give --steps"))
+    }
+
+    /// The plan of an encoding.
+    pub(crate) fn plan(&self, encoding: &impl Encoding) -> Result<Plan> {
+        let budget = self.budget()?;
+        let footprint = encoding.footprint().map_err(Usage::error)?;
+        let strategy = self.strategy(&footprint, encoding.dimension())?;
+        let plan = if self.idealized {
+            encoding.idealized_plan(&strategy, budget)
+        } else {
+            encoding.plan(&strategy, budget)
+        };
+        plan.map_err(Usage::error)
     }
 
     /// Counts every row. `event` turns a row, by the values of the named columns, into the encoding's event; without fields,
@@ -149,15 +179,7 @@ impl CountingArguments {
         encoding: E,
         event: impl Fn(&E, Option<&[String]>) -> Result<Box<E::Event>, Fault>,
     ) -> Result<()> {
-        let budget = self.budget()?;
-        let footprint = encoding.footprint().map_err(Usage::error)?;
-        let strategy = self.strategy(&footprint, encoding.dimension())?;
-        let plan = if self.idealized {
-            encoding.idealized_plan(&strategy, budget)
-        } else {
-            encoding.plan(&strategy, budget)
-        };
-        let plan = plan.map_err(Usage::error)?;
+        let plan = self.plan(&encoding)?;
         self.run(counting, |saved, seed| {
             let counts = match saved {
                 Some(snapshot) => Counts::resume(encoding, plan, snapshot, seed),
@@ -198,8 +220,12 @@ impl CountingArguments {
         let engine = Engine {
             input: &self.input,
             output: &self.output,
-            format: Format { items: Some("item"), json: self.output.json },
-            steps: self.steps,
+            format: Format {
+                items: Some("item"),
+                json: self.output.json,
+                band: if self.output.band { Some(self.budget()?.band()) } else { None },
+            },
+            steps: self.steps()?,
             every: self.every,
             every_step: false,
             from: None,
@@ -310,16 +336,7 @@ impl<C: Counter> Live for Counted<'_, C> {
     }
 
     fn lines(&mut self) -> Result<Vec<Line>> {
-        let (show, counter) = (&self.command.show, &mut self.counter);
-        let releases = if show.is_empty() {
-            counter.largest(self.command.top)?
-        } else {
-            let named = |item: &String| Ok((item.clone(), counter.count(item).map_err(Usage::error)?));
-            show.iter().map(named).collect::<Result<_>>()?
-        };
-        let (step, standard_deviation) = (counter.step(), counter.standard_deviation());
-        let line = |(item, release)| Line { step, item: Some(item), release, standard_deviation };
-        Ok(releases.into_iter().map(line).collect())
+        self.counter.lines(&self.command.show, self.command.top)
     }
 
     /// A coordinate that is asked for again has the same answer, and any other one can be asked for.

@@ -1,6 +1,7 @@
 //! The words of the guarantee, written once and printed by every command: what is promised, about what, and with which
 //! noise.
 
+use dp_mechanisms::budget::Kind;
 use dp_mechanisms::{Arithmetic, Horizon, Participation, Plan, Relation};
 
 use crate::output;
@@ -10,6 +11,8 @@ use crate::output;
 pub(crate) enum Unit {
     /// A row of its own step, such as a number, a letter or a person's items: without it, the row is blank.
     Row,
+    /// A row that holds many people, of whom one changes it by as much as the plan's footprint says.
+    Part,
     /// An update of a graph, anywhere among the rows of a step: without it, the row is not there.
     Update,
     /// An edge of a graph, with all rows that insert it.
@@ -36,22 +39,46 @@ impl Guarantee<'_> {
         }
     }
 
-    fn lines(&self) -> [String; 4] {
-        [
+    fn lines(&self) -> Vec<String> {
+        let mut lines = vec![
             format!("guarantee: all releases together satisfy {}", self.budget),
             format!("protected: {}", self.protected()),
             format!("not protected: {}", self.not_protected()),
             format!("noise: {}", self.noise()),
-        ]
+        ];
+        lines.extend(self.meaning().map(|words| format!("meaning: {words}")));
+        lines
+    }
+
+    /// What the budget means for whoever is protected, where it is an ε.
+    fn meaning(&self) -> Option<String> {
+        let (epsilon, delta) = match self.plan.budget().kind() {
+            Kind::Approximate { epsilon, delta } => (epsilon, delta),
+            Kind::Pure { epsilon } => (epsilon, 0.0),
+            _ => return None,
+        };
+        Some(format!(
+            "the releases would look almost the same without what is protected. {}",
+            dp_events::guarantee::meaning(epsilon, delta)
+        ))
     }
 
     fn protected(&self) -> String {
         let one = match (self.unit, self.participation) {
             (Unit::Row, Participation::Single) => "one row".to_owned(),
             (Unit::Row, repeated) => {
-                let repeated = repeated.to_string();
-                let (times, apart) = repeated.split_once(':').unwrap_or((&repeated, "1"));
+                let (times, apart) = (repeated.times_within(usize::MAX), repeated.separation());
                 format!("all rows of one person, at most {times} of them and any two at least {apart} apart")
+            }
+            (Unit::Part, participation) => {
+                let change = self.plan.footprint().terms().first().map_or(0.0, |term| term.weight);
+                let rows = if participation == Participation::Single {
+                    "one row".to_owned()
+                } else {
+                    let (times, apart) = (participation.times_within(usize::MAX), participation.separation());
+                    format!("at most {times} rows, any two at least {apart} apart,")
+                };
+                format!("one person, who is in {rows} and changes its value by at most {change}")
             }
             (Unit::Update, _) => "one update".to_owned(),
             (Unit::Edge, _) => "one edge, with all rows that insert it".to_owned(),
@@ -59,6 +86,8 @@ impl Guarantee<'_> {
         };
         let change = match (self.unit, self.plan.footprint().relation()) {
             (Unit::Row, Relation::ZeroOut) => "what it says, if it might as well have been blank (zero-out)",
+            (Unit::Part, Relation::ZeroOut) => "that he or she is there at all (zero-out)",
+            (Unit::Part, Relation::Replace) => "what he or she adds to it (replace)",
             (Unit::Update | Unit::Edge, Relation::ZeroOut) => "that it is there at all (zero-out)",
             (Unit::Client, _) | (_, Relation::Replace) => {
                 "what it says, if it might as well have said anything else at the same step (replace)"
@@ -71,6 +100,10 @@ impl Guarantee<'_> {
         match (self.unit, self.plan.footprint().relation()) {
             (Unit::Row, Relation::ZeroOut) => {
                 "how many rows there are and when (a row is blanked, not removed), the options of this command, and \
+                 whatever else is published about the same people"
+            }
+            (Unit::Part, _) => {
+                "what is true of many people at once, how many rows there are and when, the options of this command, and \
                  whatever else is published about the same people"
             }
             (Unit::Row, Relation::Replace) => {
@@ -139,6 +172,8 @@ mod tests {
             replaced.contains("replaced where it stands") && replaced.contains("at most 3"),
             "{replaced}"
         );
+        let part = words(Unit::Part, Relation::ZeroOut, "3:7".parse().unwrap());
+        assert!(part.contains("at most 3 rows") && part.contains("by at most 1: that he or she"), "{part}");
         assert!(words(Unit::Edge, Relation::ZeroOut, Participation::Single).contains("there at all"));
         for word in ["strategy sqrt", "8 steps", "σ = 1.", "exact", "grid of 0.5", "ε = 1", "zero-out"] {
             assert!(row.contains(word), "{word}: {row}");

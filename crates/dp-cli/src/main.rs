@@ -10,6 +10,7 @@ mod arguments;
 mod commands;
 mod consumed;
 mod counting;
+mod dated;
 mod engine;
 mod files;
 mod guarantee;

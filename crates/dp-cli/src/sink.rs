@@ -19,12 +19,15 @@ pub(crate) struct Line {
 }
 
 /// How lines are written. Numbers are written so that reading them back gives the same bits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Format {
     /// What the column of the items is called, if there is one.
     pub(crate) items: Option<&'static str>,
     /// JSON Lines in place of CSV.
     pub(crate) json: bool,
+    /// The half-width of the band around a release that holds 95 % of its noise, in standard deviations, where its ends are
+    /// written.
+    pub(crate) band: Option<f64>,
 }
 
 /// One JSON line, whatever its items are called.
@@ -36,53 +39,85 @@ struct Object {
     item: Option<String>,
     release: f64,
     standard_deviation: f64,
+    low: Option<f64>,
+    high: Option<f64>,
 }
 
 impl Format {
     fn header(self) -> String {
         let item = self.items.map(|item| format!(",{item}")).unwrap_or_default();
-        format!("step{item},release,standard_deviation")
+        let band = if self.band.is_some() { ",low,high" } else { "" };
+        format!("step{item},release,standard_deviation{band}")
+    }
+
+    /// The ends of the band, where they are written.
+    fn ends(self, line: &Line) -> Option<[f64; 2]> {
+        let margin = self.band? * line.standard_deviation;
+        Some([line.release - margin, line.release + margin])
     }
 
     fn write(self, line: &Line, to: &mut dyn Write) -> Result<()> {
         let Line { step, item, release, standard_deviation } = line;
         let item = item.as_deref().unwrap_or_default();
-        match (self.json, self.items) {
-            (false, None) => writeln!(to, "{step},{release},{standard_deviation}")?,
-            (false, Some(_)) => {
-                writeln!(to, "{step},{},{release},{standard_deviation}", quoted(item))?;
+        let ends = self.ends(line);
+        if self.json {
+            let number = serde_json::to_string;
+            write!(to, "{{\"step\":{step}")?;
+            if let Some(items) = self.items {
+                write!(to, ",\"{items}\":{}", serde_json::to_string(item)?)?;
             }
-            (true, items) => {
-                let number = serde_json::to_string;
-                write!(to, "{{\"step\":{step}")?;
-                if let Some(items) = items {
-                    write!(to, ",\"{items}\":{}", serde_json::to_string(item)?)?;
-                }
-                let (release, deviation) = (number(release)?, number(standard_deviation)?);
-                writeln!(to, ",\"release\":{release},\"standard_deviation\":{deviation}}}")?;
+            let (release, deviation) = (number(release)?, number(standard_deviation)?);
+            write!(to, ",\"release\":{release},\"standard_deviation\":{deviation}")?;
+            if let Some([low, high]) = ends {
+                write!(to, ",\"low\":{},\"high\":{}", number(&low)?, number(&high)?)?;
             }
+            writeln!(to, "}}")?;
+            return Ok(());
         }
+        write!(to, "{step},")?;
+        if self.items.is_some() {
+            write!(to, "{},", quoted(item))?;
+        }
+        write!(to, "{release},{standard_deviation}")?;
+        if let Some([low, high]) = ends {
+            write!(to, ",{low},{high}")?;
+        }
+        writeln!(to)?;
         Ok(())
     }
 
     fn read(self, text: &str) -> Option<Line> {
+        let (line, ends) = self.parse(text)?;
+        // A deviation that nobody knows has a band that nobody knows.
+        let same = |left: &f64, right: &f64| left == right || (left.is_nan() && right.is_nan());
+        let expected = self.ends(&line).map_or(Vec::new(), Vec::from);
+        let fits =
+            expected.len() == ends.len() && expected.iter().zip(&ends).all(|(one, other)| same(one, other));
+        (fits && line.item.is_some() == self.items.is_some()).then_some(line)
+    }
+
+    /// A line, and the ends of its band as far as they are written.
+    fn parse(self, text: &str) -> Option<(Line, Vec<f64>)> {
         if self.json {
-            let Object { step, item, release, standard_deviation } = serde_json::from_str(text).ok()?;
-            return (item.is_some() == self.items.is_some()).then_some(Line {
-                step,
-                item,
-                release,
-                standard_deviation,
-            });
+            let Object { step, item, release, standard_deviation, low, high } =
+                serde_json::from_str(text).ok()?;
+            let ends = [low, high].into_iter().flatten().collect();
+            return Some((Line { step, item, release, standard_deviation }, ends));
         }
         let mut fields = text.splitn(2, ',');
         let step = fields.next()?.parse().ok()?;
         // The numbers stand at the end; whatever is between them and the step is the item.
-        let mut fields = fields.next()?.rsplitn(3, ',');
-        let standard_deviation = fields.next()?.parse().ok()?;
-        let release = fields.next()?.parse().ok()?;
+        let numbers = if self.band.is_some() { 4 } else { 2 };
+        let mut fields = fields.next()?.rsplitn(numbers + 1, ',');
+        let mut found: Vec<f64> = Vec::with_capacity(numbers);
+        for _ in 0..numbers {
+            found.push(fields.next()?.parse().ok()?);
+        }
         let item = fields.next().map(unquoted);
-        (item.is_some() == self.items.is_some()).then_some(Line { step, item, release, standard_deviation })
+        found.reverse();
+        let ends = found.split_off(2);
+        let (release, standard_deviation) = (found[0], found[1]);
+        Some((Line { step, item, release, standard_deviation }, ends))
     }
 }
 
@@ -283,8 +318,8 @@ mod tests {
         for (items, names) in
             [(None, vec![None]), (Some("item"), vec![Some("a"), Some("a,b \"c\""), Some(""), Some("\"")])]
         {
-            for json in [false, true] {
-                let format = Format { items, json };
+            for (json, band) in [(false, None), (true, None), (false, Some(1.96)), (true, Some(1.96))] {
+                let format = Format { items, json, band };
                 for name in &names {
                     for release in [0.0, -0.1, 1e300, 5e-324, 3.0] {
                         let item = name.map(str::to_owned);

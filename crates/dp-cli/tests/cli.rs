@@ -280,10 +280,10 @@ fn bad_budgets_are_usage_errors() {
 
 #[test]
 fn a_release_says_what_its_noise_is() {
-    let output = with_input(&release(&[]), "value,other\n1,x\n0,y\n1,z\n");
+    let output = with_input(&[release(&[]), vec!["--band"]].concat(), "value,other\n1,x\n0,y\n1,z\n");
     assert!(output.status.success(), "{}", text(&output.stderr));
     let lines: Vec<String> = text(&output.stdout).lines().map(str::to_owned).collect();
-    assert_eq!(lines[0], "step,release,standard_deviation");
+    assert_eq!(lines[0], "step,release,standard_deviation,low,high");
     assert_eq!(lines.len(), 4);
     // The first row of the square root is 1, and Δ² = Σ_{k<8} (C(2k,k)/4^k)².
     let mut coefficient = 1.0_f64;
@@ -295,14 +295,92 @@ fn a_release_says_what_its_noise_is() {
     let sigma = f64::sqrt(squared) / 0.236_704_380_663_435_72;
     let deviation: f64 = lines[1].split(',').nth(2).unwrap().parse().unwrap();
     assert!((deviation / sigma - 1.0).abs() < 1e-9, "{deviation} {sigma}");
-    let again = with_input(&[release(&[]), vec!["--json"]].concat(), "value,other\n1,x\n0,y\n1,z\n");
+    let again =
+        with_input(&[release(&[]), vec!["--json", "--band"]].concat(), "value,other\n1,x\n0,y\n1,z\n");
     for (line, csv) in text(&again.stdout).lines().zip(&lines[1..]) {
         let object: Value = serde_json::from_str(line).unwrap();
         let fields: Vec<f64> = csv.split(',').map(|field| field.parse().unwrap()).collect();
         assert_eq!(object["step"].as_f64().unwrap(), fields[0]);
         assert_eq!(object["release"].as_f64().unwrap(), fields[1]);
         assert_eq!(object["standard_deviation"].as_f64().unwrap(), fields[2]);
+        // 95 % of Gaussian noise, Φ(1.959964) = 0.975.
+        for (name, place, sign) in [("low", 3, -1.0), ("high", 4, 1.0)] {
+            assert_eq!(object[name].as_f64().unwrap(), fields[place]);
+            assert!((fields[place] - fields[1] - sign * 1.959_964 * fields[2]).abs() < 1e-5 * fields[2]);
+        }
     }
+}
+
+/// A row of many people of whom one changes it by 1: the noise is that of one person, however far the bounds reach, and the words
+/// say so.
+#[test]
+fn what_one_person_changes_is_apart_from_what_a_row_may_be() {
+    let deviation = |output: &Output| -> f64 {
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout).lines().nth(1).unwrap().split(',').nth(2).unwrap().parse().unwrap()
+    };
+    let rows = "value\n1\n0\n1\n";
+    let one = deviation(&with_input(&release(&[]), rows));
+    let many = with_input(&release(&[("--bounds", "0:5000"), ("--change", "1")]), "value\n140\n3000\n77\n");
+    assert!((deviation(&many) / one - 1.0).abs() < 1e-9, "{} {one}", deviation(&many));
+    assert!(text(&many.stderr).contains("changes its value by at most 1: that he or she is there at all"));
+    let wide = deviation(&with_input(&release(&[("--bounds", "0:5000")]), rows));
+    assert!((wide / one / 5000.0 - 1.0).abs() < 1e-9, "{wide} {one}");
+    for change in ["0", "-1", "nan", "5001"] {
+        let refused = with_input(&release(&[("--bounds", "0:5000"), ("--change", change)]), rows);
+        assert_refused(&refused, 2, &["what one person can change"]);
+    }
+    // Whoever meets the bounds first is told.
+    let outside = with_input(&release(&[]), "value\n140\n");
+    assert_refused(&outside, 1, &["line 2", "outside the bounds 0:1", "give --change"]);
+}
+
+/// Several statistics of one noise: each has the deviation of the joint plan, all follow from the same noisy numbers, and a run
+/// that is continued comes out as one that was not interrupted.
+#[test]
+fn several_statistics_are_read_off_one_noise() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let rows: Vec<String> = (0..8).map(|row| format!("{}", row % 2)).collect();
+    std::fs::write(at("rows.csv"), format!("value\n{}\n", rows.join("\n"))).unwrap();
+    std::fs::write(at("five.csv"), format!("value\n{}\n", rows[..5].join("\n"))).unwrap();
+    let more = ["--workload", "window:3", "--workload", "step"];
+    let run = |input: &str, state: &str, output: &str| {
+        let (input, state, output) = (at(input), at(state), at(output));
+        let words = release(&[("--input", &input), ("--strategy", "auto"), ("--grid", "1")]);
+        let kept = ["--state", &state, "--output", &output];
+        dp(&[&words[..], &more, &kept].concat())
+    };
+    for (input, state, output) in [
+        ("rows.csv", "whole", "whole.csv"),
+        ("five.csv", "parts", "parts.csv"),
+        ("rows.csv", "parts", "parts.csv"),
+    ] {
+        let done = run(input, state, output);
+        assert!(done.status.success(), "{}", text(&done.stderr));
+    }
+    let table = std::fs::read_to_string(at("whole.csv")).unwrap();
+    assert_eq!(table, std::fs::read_to_string(at("parts.csv")).unwrap());
+    let lines: Vec<Vec<&str>> = table.lines().skip(1).map(|line| line.split(',').collect()).collect();
+    assert_eq!(lines.len(), 24);
+    let value = |line: &[&str]| line[2].parse::<f64>().unwrap();
+    let steps: Vec<f64> = lines.iter().filter(|line| line[1] == "step").map(|line| value(line)).collect();
+    for step in 0..8 {
+        // Rounded to whole numbers, each by itself.
+        let sum = |from: usize| steps[from..=step].iter().sum::<f64>();
+        for (name, from) in [("count", 0), ("window:3", step.saturating_sub(2))] {
+            let line =
+                lines.iter().find(|line| line[0] == (step + 1).to_string() && line[1] == name).unwrap();
+            let rounding = 0.5 * (step - from + 2) as f64;
+            assert!((value(line) - sum(from)).abs() <= rounding, "{line:?}: {}", sum(from));
+        }
+    }
+    // The state belongs to these statistics.
+    let (input, state, output) = (at("rows.csv"), at("parts"), at("parts.csv"));
+    let words = release(&[("--input", &input), ("--strategy", "auto"), ("--grid", "1"), ("--state", &state)]);
+    let refused =
+        dp(&[&words[..], &["--workload", "window:2", "--workload", "step", "--output", &output]].concat());
+    assert!(!refused.status.success(), "{}", text(&refused.stdout));
 }
 
 #[test]

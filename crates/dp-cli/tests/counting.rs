@@ -41,6 +41,81 @@ fn letters(file: &str, rows: usize) {
 const QUIET: [&str; 8] =
     ["--mu", "1e6", "--relation", "replace", "--steps", "60", "--reproducible-seed", "4"];
 
+/// Ranges and quantiles of integers: right without noise, printed with bands, and with far less noise than as many counts.
+#[test]
+fn ranges_and_quantiles_of_integers() {
+    let directory = tempfile::tempdir().unwrap();
+    let input = path(&directory, "in.csv");
+    let rows: Vec<String> = (0..60).map(|row| (row * 100).to_string()).collect();
+    fs::write(&input, format!("value\n{}\n", rows.join("\n"))).unwrap();
+    let run = |integers: &str, budget: [&str; 2], questions: &[&str]| -> Vec<Vec<String>> {
+        let words = [
+            "histogram",
+            "--input",
+            &input,
+            "--column",
+            "value",
+            "--every",
+            "60",
+            "--steps",
+            "60",
+            "--integers",
+            integers,
+            "--relation",
+            "zero-out",
+            "--reproducible-seed",
+            "3",
+            "--strategy",
+            "sqrt",
+        ];
+        let stdout = succeed(&[&words[..], &budget, questions].concat());
+        stdout.lines().skip(1).map(|line| line.split(',').map(str::to_owned).collect()).collect()
+    };
+    let questions = ["--range", "0:2999", "--range", "5901:5999", "--quantile", "0.49", "--quantile", "0.89"];
+    let lines = run("0:5999", ["--mu", "1e6"], &questions);
+    let values: Vec<(&str, &str)> = lines.iter().map(|line| (line[1].as_str(), line[2].as_str())).collect();
+    assert_eq!(
+        values,
+        [
+            ("range:0:2999", "30"),
+            ("range:5901:5999", "0"),
+            ("quantile:0.49", "2900"),
+            ("quantile:0.89", "5300")
+        ]
+    );
+    // Half of all values: fewer than 10 deviations of a count of one value, in place of √3000 = 55.
+    let deviation = |line: &[String]| line[3].parse::<f64>().unwrap();
+    let noisy = run("0:5999", ["--mu", "1"], &questions[..2]);
+    let one = run("0:5999", ["--mu", "1"], &["--show", "0"]);
+    let ratio = deviation(&noisy[0]) / deviation(&one[0]);
+    assert!(ratio < 10.0, "{ratio}");
+    for wrong in [
+        ["--range", "5:4"],
+        ["--range", "0:6000"],
+        ["--range", "x"],
+        ["--quantile", "1"],
+        ["--quantile", "nan"],
+    ] {
+        let words = [
+            "histogram",
+            "--input",
+            &input,
+            "--column",
+            "value",
+            "--steps",
+            "60",
+            "--integers",
+            "0:5999",
+            "--relation",
+            "zero-out",
+            "--mu",
+            "1",
+        ];
+        let refused = dp(&[&words[..], &wrong].concat());
+        assert_eq!(refused.status.code(), Some(2), "{wrong:?}");
+    }
+}
+
 #[test]
 fn without_noise_the_counts_are_right() {
     let directory = tempfile::tempdir().unwrap();

@@ -120,8 +120,25 @@ fn the_example_runs_as_it_is_printed() {
     let check = stdout(&dp(folder, &["check", "dashboard.toml"]));
     assert!(check.contains("730 steps of 1 day, from 2026-01-01 to 2028-01-01"), "{check}");
     assert!(check.contains("window:7") && check.contains("quantile:0.9"), "{check}");
+    // Beside every number what nothing can beat and what a split budget would cost: three statistics share one noise, and one
+    // that is alone has nothing to share.
+    let numbers = |release: &str, statistic: &str| -> [f64; 3] {
+        let line = check.lines().find(|line| line.starts_with(release) && line.contains(statistic)).unwrap();
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        [6, 7, 8].map(|place| fields[place].parse().unwrap())
+    };
+    for (release, statistic) in
+        [("cases", "total"), ("cases", "window:7"), ("cases", "step"), ("patients", "total")]
+    {
+        let [typical, least, split] = numbers(release, statistic);
+        assert!(least <= typical && typical <= 1.001 * split, "{check}");
+        assert!(release == "patients" || typical < 0.95 * split, "{check}");
+    }
+    assert!(check.contains("patients: scaled-sqrt is within 0."), "{check}");
     let run = stdout(&dp(folder, &["run", "dashboard.toml", "--until", "2026-01-06"]));
     assert_eq!(run, "published steps 1 to 5 of 730 in public\n");
+    let guarantee = std::fs::read_to_string(folder.join("public/guarantee.md")).unwrap();
+    assert!(guarantee.contains("| scaled-sqrt | at most 0."), "{guarantee}");
     let before = published(folder);
     let names: Vec<&str> = before.keys().map(String::as_str).collect();
     assert_eq!(
@@ -252,6 +269,19 @@ fn a_new_description_is_one_that_runs() {
     let run = stdout(&dp(folder, &["run", "mine.toml", "--until", "2026-01-02"]));
     assert_eq!(run, "published step 1 of 31 in public\n");
     assert_eq!(dp(folder, &arguments).status.code(), Some(2), "it is there already");
+    // Without a δ, and with keys that nobody lists, but not both.
+    for (name, more, works) in [
+        ("pure.toml", &["--pure", "--by", "place", "--values", "here"][..], true),
+        ("found.toml", &["--by", "place"], true),
+        ("both.toml", &["--pure", "--by", "place"], false),
+    ] {
+        let written = dp(folder, &[&["new", name], &arguments[2..12], more].concat());
+        assert_eq!(written.status.success(), works, "{}", String::from_utf8_lossy(&written.stderr));
+        assert_eq!(folder.join(name).exists(), works);
+        if works {
+            stdout(&dp(folder, &["run", name, "--until", "2026-01-02"]));
+        }
+    }
     assert_eq!(dp(folder, &["new", "other.toml"]).status.code(), Some(2), "nobody answers");
 }
 
@@ -327,6 +357,107 @@ fn distinguishable(left: &[[f64; 3]], right: &[[f64; 3]]) -> f64 {
     (0..3).map(|i| (b[i] - a[i]) * system[i][3] / system[i][i]).sum::<f64>().sqrt()
 }
 
+/// A small job by flags is the dashboard that the flags describe: the same table for the same seed, at once or in two runs with a
+/// state, with a receipt, and with the mistakes of a description.
+#[test]
+fn flags_with_times_are_a_dashboard_of_one_release() {
+    let spec = |release: &str| {
+        let head = EXAMPLE.split("[[release]]").next().unwrap().replace("2027-12-31", "2026-01-12");
+        format!("{head}[[release]]\nname = \"one\"\n{release}\n[output]\nfolder = \"public\"\n")
+    };
+    let people = ["--person", "patient", "--participation", "3:1"];
+    let cases: [(&str, &[&str]); 3] = [
+        (
+            "statistics = [\"total\", \"window:7\"]\nby = { column = \"region\", values = \"regions.txt\" }",
+            &[
+                "release",
+                "--workload",
+                "count",
+                "--workload",
+                "window:7",
+                "--by",
+                "region",
+                "--values",
+                "North,South",
+            ],
+        ),
+        (
+            "value = { column = \"cost\", bounds = [0.0, 500.0] }\nstatistics = [\"total\", \"mean\"]",
+            &[
+                "release",
+                "--column",
+                "cost",
+                "--bounds",
+                "0:500",
+                "--workload",
+                "total",
+                "--workload",
+                "mean",
+            ],
+        ),
+        (
+            "value = { column = \"wait_minutes\", bounds = [0, 240], resolution = 1 }\n\
+             statistics = [\"range:0:60\", \"quantile:0.5\"]",
+            &[
+                "histogram",
+                "--column",
+                "wait_minutes",
+                "--integers",
+                "0:240",
+                "--range",
+                "0:60",
+                "--quantile",
+                "0.5",
+            ],
+        ),
+    ];
+    for (release, words) in cases {
+        let folder = place(&spec(release));
+        let folder = folder.path();
+        std::fs::write(folder.join("cases.csv"), rows(9)).unwrap();
+        stdout(&dp(folder, &["run", "dashboard.toml", "--until", "2026-01-10", "--reproducible-seed", "7"]));
+        let expected = std::fs::read_to_string(folder.join("public/one.csv")).unwrap();
+        let flags = |until: &str, more: &[&str]| {
+            let common = "--input cases.csv --time date --first 2026-01-01 --last 2026-01-12 --relation zero-out --bad-rows \
+                          drop --epsilon 1 --delta 1e-6 --reproducible-seed 7 --until";
+            let common: Vec<&str> = common.split_whitespace().chain([until]).collect();
+            dp(folder, &[words, &people, &common, more].concat())
+        };
+        let once = flags("2026-01-10", &[]);
+        assert_eq!(stdout(&once), expected);
+        let receipt = String::from_utf8(once.stderr).unwrap();
+        for words in [
+            "all rows of any one person were left out",
+            "at most 3 steps count",
+            "at most 2.719 times",
+            "9 of 12",
+        ] {
+            assert!(receipt.contains(words), "{receipt}");
+        }
+        let kept = ["--state", "kept", "--output", "table.csv"];
+        for until in ["2026-01-04", "2026-01-10"] {
+            stdout(&flags(until, &kept));
+        }
+        assert_eq!(std::fs::read_to_string(folder.join("table.csv")).unwrap(), expected);
+        std::fs::write(folder.join("other.csv"), "mine").unwrap();
+        for (more, sentence) in [
+            (&["--state", "kept", "--output", "other.csv"][..], "is not a table of releases"),
+            (
+                &["--state", "kept", "--output", "table.csv", "--rows-per-step", "2"],
+                "limits.rows_per_step was 1, now 2",
+            ),
+            (&["--length", "1 fortnight"], "fortnight"),
+            (&["--rows-per-step", "0"], "0 is not a whole number from 1"),
+            (&["--output", "table.csv"], "exists"),
+        ] {
+            let refused = flags("2026-01-10", more);
+            let message = String::from_utf8(refused.stderr).unwrap();
+            assert!(!refused.status.success() && message.contains(sentence), "{message}");
+        }
+        assert_eq!(std::fs::read_to_string(folder.join("other.csv")).unwrap(), "mine");
+    }
+}
+
 /// An audit from outside: `dp run` on two inputs that differ in one person, with many seeds, promised ρ = 2 and so μ = 2. The
 /// person has three rows, of which two count. With n = 100 runs of each input (`DP_AUDIT_RUNS` for more) the estimate of μ has a
 /// standard deviation of about `sqrt(2/n + μ²/4n) = 0.17`; beyond 2 + 3.3 of them (α = 5e-4; the seeds are fixed) the promise is broken, and
@@ -368,7 +499,7 @@ fn workers_and_processes_publish_the_same_files() {
     let (output, folder) = with(&["--workers", "2", "--progress"]);
     assert_eq!(stdout(&output), sentence);
     let progress = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(progress.contains("all rows are read, and every person's limits are kept"), "{progress}");
+    assert!(progress.contains("all rows are read, every person's limits are kept"), "{progress}");
     assert_eq!(published(folder.path()), expected);
 
     let folder = place(spec);

@@ -9,6 +9,7 @@ use zeroize::Zeroizing;
 use crate::consumed::Consumed;
 use crate::encoding::Share;
 use crate::error::{Error, Result};
+use crate::guarantee;
 use crate::intake::{Intake, Parser};
 use crate::ledger::{Entry, Ledger};
 use crate::people::HashKey;
@@ -34,6 +35,17 @@ pub struct Outcome {
     pub published: usize,
     /// The number of all steps.
     pub steps: usize,
+}
+
+/// What a run publishes, as text in place of files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Texts {
+    /// What the run did.
+    pub outcome: Outcome,
+    /// The table of every release, in their order: CSV, or JSON Lines.
+    pub tables: Vec<String>,
+    /// The promise in plain words, a sentence or two for each thing to know.
+    pub receipt: Vec<String>,
 }
 
 /// A row that cannot be used, for whoever may see the data.
@@ -230,6 +242,29 @@ impl Dashboard {
         self.run_over(until, randomness, &self.files()?, gather)
     }
 
+    /// As [`Dashboard::run`], with what would be published returned as text: nothing is written to the folder of the
+    /// output. With `keep`, the sealed state is kept and continued as ever, and the text is that of all steps so far; without
+    /// it, no state is read or left behind, and the same rows cost their budget again if they are released again.
+    ///
+    /// # Errors
+    /// As [`Dashboard::run`].
+    pub fn texts(&self, until: i128, randomness: Randomness, keep: bool, json: bool) -> Result<Texts> {
+        let files = self.files()?;
+        let (outcome, running) = if keep {
+            let folder = Folder::open(&self.spec.state, self.spec.key.as_deref())?;
+            let (running, fresh) = self.begin(&folder, randomness, 1)?;
+            self.advance(Some(&folder), running, &files, until, fresh, &mut InTurn)?
+        } else {
+            let running = self.start(randomness, Vec::new(), 0, 1)?;
+            self.advance(None, running, &files, until, true, &mut InTurn)?
+        };
+        let Running { header, releases, archive, .. } = &running;
+        let tables = publish::tables(&self.spec, header, releases.planned(), archive);
+        let text = |table: &publish::Table<'_>| if json { table.json_lines() } else { table.csv() };
+        let tables = tables.iter().map(text).collect();
+        Ok(Texts { outcome, tables, receipt: guarantee::receipt(&self.spec, header) })
+    }
+
     fn run_over(
         &self,
         until: i128,
@@ -238,12 +273,18 @@ impl Dashboard {
         gather: &mut dyn Gather,
     ) -> Result<Outcome> {
         let folder = Folder::open(&self.spec.state, self.spec.key.as_deref())?;
+        let (running, fresh) = self.begin(&folder, randomness, gather.processes())?;
+        self.go_on(&folder, running, files, until, fresh, gather)
+    }
+
+    /// The run that a state continues, or the first one; and whether it is the first.
+    fn begin(&self, folder: &Folder, randomness: Randomness, processes: usize) -> Result<(Running, bool)> {
         let (running, fresh) = match folder.read()? {
             Some(contents) => (self.resume(contents, randomness)?, false),
-            None => (self.start(randomness, Vec::new(), 0, gather.processes())?, true),
+            None => (self.start(randomness, Vec::new(), 0, processes)?, true),
         };
-        self.check_processes(&running.header, gather.processes())?;
-        self.go_on(&folder, running, files, until, fresh, gather)
+        self.check_processes(&running.header, processes)?;
+        Ok((running, fresh))
     }
 
     /// What going on under this description means, where it is not the one that the state was made for; nothing where it is.
@@ -335,12 +376,27 @@ impl Dashboard {
     fn go_on(
         &self,
         folder: &Folder,
-        mut running: Running,
+        running: Running,
         files: &[InputFile],
         until: i128,
         fresh: bool,
         gather: &mut dyn Gather,
     ) -> Result<Outcome> {
+        let (outcome, running) = self.advance(Some(folder), running, files, until, fresh, gather)?;
+        publish::publish(&self.spec, &running.header, running.releases.planned(), &running.archive)?;
+        Ok(outcome)
+    }
+
+    /// Reads rows, closes steps and saves, where there is a folder.
+    fn advance(
+        &self,
+        folder: Option<&Folder>,
+        mut running: Running,
+        files: &[InputFile],
+        until: i128,
+        fresh: bool,
+        gather: &mut dyn Gather,
+    ) -> Result<(Outcome, Running)> {
         let before = running.intake.open();
         let consumed_before = running.consumed.clone();
         let closed = self.spec.calendar.closed_at(until).max(before);
@@ -361,13 +417,13 @@ impl Dashboard {
         }
         running.intake.forget();
         let outcome = Outcome { before, published: closed, steps: self.spec.calendar.steps() };
-        if outcome.published > before || running.consumed != consumed_before || fresh {
+        let changed = outcome.published > before || running.consumed != consumed_before || fresh;
+        if let (Some(folder), true) = (folder, changed) {
             running.header.generation += 1;
             gather.stage(running.header.generation)?;
             folder.write(&running.contents())?;
         }
-        publish::publish(&self.spec, &running.header, running.releases.planned(), &running.archive)?;
-        Ok(outcome)
+        Ok((outcome, running))
     }
 
     fn start(

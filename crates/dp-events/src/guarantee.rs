@@ -25,21 +25,53 @@ pub(crate) const PROGRAM: &str = concat!("dp ", env!("CARGO_PKG_VERSION"));
 /// The δ at which a budget that has none is said as an ε.
 const USUAL_DELTA: f64 = 1e-6;
 
-/// What "almost the same" means: `P(S) ≤ e^ε P'(S) + δ` for every event S, in words.
+/// What "almost the same" means here.
 pub(crate) fn odds(spec: &Spec, header: &Header) -> Option<String> {
     let (epsilon, delta) = match spec.privacy.budget {
         Promise::Approximate { epsilon, delta } => (epsilon, delta),
         Promise::Pure { epsilon } => (epsilon, 0.0),
         Promise::ZeroConcentrated { .. } => (epsilon_of(header.present(), USUAL_DELTA).ok()?, USUAL_DELTA),
     };
+    Some(meaning(epsilon, delta))
+}
+
+/// What a promise of (ε, δ) means for whoever is protected: `P(S) ≤ e^ε P'(S) + δ` for every event S, in words.
+///
+/// # Example
+/// ```
+/// let words = dp_events::guarantee::meaning(1.0, 0.0);
+/// assert!(words.contains("at most 2.719 times"));
+/// ```
+pub fn meaning(epsilon: f64, delta: f64) -> String {
     // Rounded up, as a promise must be.
     let factor = (epsilon.exp() * 1000.0).ceil() / 1000.0;
     let (plus, symbols) =
         if delta > 0.0 { (format!(", plus {delta}"), "e^ε and δ") } else { (String::new(), "e^ε") };
-    Some(format!(
+    format!(
         "Almost the same means: whatever somebody could conclude from all of it, the chance of that conclusion is at most \
          {factor} times what it would be then{plus} ({symbols} of differential privacy)."
-    ))
+    )
+}
+
+/// The promise on a slip of paper: what is protected, how much of one person counts, what that means, against whom it holds, and
+/// what it costs.
+pub(crate) fn receipt(spec: &Spec, header: &Header) -> Vec<String> {
+    let mut lines = Vec::new();
+    if header.randomness != Randomness::System {
+        lines.push("These numbers were made with a reproducible seed and protect nobody.".to_owned());
+    }
+    lines.push(protection(spec));
+    lines.extend(limits(spec));
+    lines.extend(odds(spec, header));
+    lines.push(AGAINST.to_owned());
+    let spent = Ledger { entries: header.ledger.clone(), reproducible: false };
+    lines.push(format!(
+        "The budget is {}, spent once for all steps: ρ = {:.6}, μ = {:.6}.",
+        budget(spec),
+        spent.rho(),
+        spent.mu()
+    ));
+    lines
 }
 
 /// What is protected, in one sentence.
@@ -138,7 +170,8 @@ pub(crate) fn document(spec: &Spec, planned: &[Planned], header: &Header) -> Str
     let _ = writeln!(
         text,
         "\nThe noise is {noise}, sampled and added in exact integer arithmetic; rounding afterwards cannot \
-         undo it. Bands hold the number without noise with probability 95 %, each by itself."
+         undo it. The mean squared error of the strategy, weighted over the statistics of a release, is proved to be at most as \
+         much above that of any other strategy as the table says. Bands hold the number without noise with probability 95 %, each by itself."
     );
     if planned.iter().any(|planned| planned.encoding.measure == Measure::Sum) {
         let _ = writeln!(
@@ -150,12 +183,18 @@ pub(crate) fn document(spec: &Spec, planned: &[Planned], header: &Header) -> Str
     text
 }
 
+/// A fraction in percent, rounded up.
+fn at_most(fraction: f64) -> String {
+    format!("at most {:.2} %", (fraction * 1e4).ceil() / 100.0)
+}
+
 /// What is spent, release by release.
 fn spending(text: &mut String, spec: &Spec, planned: &[Planned], header: &Header) {
     text.push_str(
         "\nA step is published when its end has passed, whether it has rows or not: the number, the times and the names of \
          all lines are known beforehand, but for keys that are not listed.\n\n## What is spent\n\nThe budget is spent once, for all steps of the horizon, when the \
-         first step is published.\n\n| release | of | statistics | keys | noise | ρ | μ |\n|---|---|---|---|---|---|---|\n",
+         first step is published.\n\n| release | of | statistics | keys | strategy | error above the least there can be | ρ | μ |\n\
+         |---|---|---|---|---|---|---|---|\n",
     );
     for (release, planned) in spec.releases.iter().zip(planned) {
         let of = match (&planned.encoding.measure, release.of, &release.value) {
@@ -179,15 +218,16 @@ fn spending(text: &mut String, spec: &Spec, planned: &[Planned], header: &Header
         let rho = planned.rho();
         let _ = writeln!(
             text,
-            "| {} | {of} | {} | {keys} | {} | {rho:.6} | {:.6} |",
+            "| {} | {of} | {} | {keys} | {} | {} | {rho:.6} | {:.6} |",
             release.name,
             statistics.join(", "),
             planned.strategy(),
+            planned.gap().map_or_else(|| "—".to_owned(), at_most),
             planned.spent().mu()
         );
     }
     let all = Ledger { entries: header.present().to_vec(), reproducible: false };
-    let _ = writeln!(text, "| **all together** | | | | | {:.6} | {:.6} |", all.rho(), all.mu());
+    let _ = writeln!(text, "| **all together** | | | | | | {:.6} | {:.6} |", all.rho(), all.mu());
     if header.ledger.len() > header.present().len() {
         let earlier = Ledger { entries: header.ledger.clone(), reproducible: false };
         let _ = writeln!(

@@ -19,7 +19,7 @@
 //! | `state` | the sealed folder between two runs |
 //! | [`dashboard`] | a run |
 //! | [`part`] | the people and keys that one of several processes keeps |
-//! | `publish`, `guarantee`, `page` | what everybody sees |
+//! | `publish`, [`guarantee`], `page` | what everybody sees |
 //! | [`ledger`] | what was spent |
 //!
 //! [`Dashboard`] runs all of it over files, with a state on disk. Whoever has rows elsewhere, or many machines, takes the parts:
@@ -37,7 +37,7 @@ pub mod consumed;
 pub mod dashboard;
 pub mod encoding;
 mod error;
-mod guarantee;
+pub mod guarantee;
 pub mod intake;
 pub mod ledger;
 mod page;

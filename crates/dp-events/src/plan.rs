@@ -6,12 +6,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use dp_apps::histogram::discovery;
 use dp_mechanisms::exact::budget::rho_from_approximate;
 use dp_mechanisms::sparse::MOST_COORDINATES;
 use dp_mechanisms::strategy::Measurement;
 use dp_mechanisms::strategy::toeplitz::{Core, ToeplitzStrategy};
 use dp_mechanisms::{
     Budget, Footprint, Method, Participation, Plan, Problem, Statistic as JointStatistic, Strategy, Workload,
+    planner,
 };
 use serde::{Deserialize, Serialize};
 
@@ -25,12 +27,6 @@ const METHODS: [Method; 3] = [Method::ScaledSqrt, Method::NormalizedSqrt, Method
 
 /// The same for Laplace noise; which is best depends on the statistics.
 const PURE_METHODS: [Method; 2] = [Method::WeightedTree, Method::Identity];
-
-/// The half-width of a 95 % band of Gaussian noise, in standard deviations.
-const GAUSSIAN_BAND: f64 = 1.959_963_984_540_054;
-
-/// The same for a single value of Laplace noise, `ln(20)/√2`; sums of several have lighter tails.
-const LAPLACE_BAND: f64 = 2.118_297_731_665_2;
 
 /// One release, planned.
 pub struct Planned {
@@ -121,11 +117,55 @@ impl Planned {
 
     /// The half-width of a 95 % band, in standard deviations.
     pub(crate) fn band(&self) -> f64 {
-        if self.spent.epsilon.is_some() { LAPLACE_BAND } else { GAUSSIAN_BAND }
+        self.plan.budget().band()
     }
 
     pub(crate) fn fitted(&self) -> &Fitted {
         &self.fitted
+    }
+
+    /// How far the error of the strategy, or the weighted sum of the errors of several statistics, is above what no strategy can
+    /// beat, as a fraction: certified when it was planned.
+    pub fn gap(&self) -> Option<f64> {
+        self.fitted.gap.map(f64::from_bits)
+    }
+
+    /// A statistic beside what it could be alone and at best; nothing for means and quantiles, whose error depends on the
+    /// numbers themselves.
+    ///
+    /// # Complexity
+    /// That of planning the statistic alone.
+    ///
+    /// # Errors
+    /// What planning refuses.
+    pub fn comparison(&self, statistic: usize) -> dp_mechanisms::Result<Option<Comparison>> {
+        let steps = self.steps();
+        let squares = (0..steps).map(|step| self.standard_deviation(statistic, step).map(|one| one * one));
+        let Some(sum) = squares.sum::<Option<f64>>() else { return Ok(None) };
+        let (Some(one), Some(rows)) = (self.statistics.get(statistic), self.fitted.row_norms.get(statistic))
+        else {
+            return Ok(None);
+        };
+        let participation =
+            self.plan.footprint().terms().first().map_or(Participation::Single, |term| term.participation);
+        let pure = self.spent.epsilon.is_some();
+        let strategy = self.plan.strategy();
+        let squared = if pure {
+            strategy.absolute_sensitivity(participation)?.powi(2)
+        } else {
+            strategy.sensitivity(participation)?.squared
+        };
+        let error = squared * floats(rows).iter().sum::<f64>() / steps as f64;
+        let problem = Problem::new(one.workload()?, steps)?.with_participation(participation);
+        let parts = self.statistics.len() as f64;
+        // The variance of Gaussian noise is one over its part of ρ, that of Laplace noise one over the square of its part of ε.
+        let price = if pure { parts * parts } else { parts };
+        let typical = (sum / steps as f64).sqrt();
+        Ok(Some(Comparison {
+            typical,
+            least: typical * (planner::lower_bound(&problem)? / error).sqrt(),
+            split: typical * (price * least_alone(&problem, pure)? / error).sqrt(),
+        }))
     }
 }
 
@@ -169,6 +209,20 @@ pub(crate) struct Fitted {
     shape: Option<Shape>,
     /// By statistic; the last is the total, which decides on keys that are found.
     row_norms: Vec<Vec<u64>>,
+    /// How far the error, or the weighted sum of errors, is above what nothing can beat, as a fraction.
+    #[serde(default)]
+    gap: Option<u64>,
+}
+
+/// A statistic beside what it could be.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Comparison {
+    /// The root of the mean squared deviation over all steps, in units of a deviation as it is planned.
+    pub typical: f64,
+    /// The least that it could be if the statistic were alone and had the whole budget of the release.
+    pub least: f64,
+    /// What it would be if every statistic of the release had a noise of its own and an equal part of the budget.
+    pub split: f64,
 }
 
 /// The coefficients of `D1 · T · D2` as bits.
@@ -343,7 +397,7 @@ impl<'a> Builder<'a> {
         let mut deviations: Vec<Vec<f64>> = fitted.row_norms.iter().map(deviation).collect();
         let totals = deviations.pop().unwrap_or_default();
         let thresholds = if encoding.is_named() {
-            thresholds(spec, &encoding, participation, &totals, threshold_delta)
+            thresholds(spec, &encoding, participation, &plan, &totals, threshold_delta)?
         } else {
             Vec::new()
         };
@@ -428,7 +482,10 @@ impl<'a> Builder<'a> {
             let rows = strategy.reading(&workload?)?.row_norms()?;
             row_norms.push(rows.iter().map(f64::to_bits).collect());
         }
-        Ok(Fitted { row_norms, ..fitted })
+        let error =
+            if pure { absolute_error(&problem, strategy.as_ref()) } else { problem.error(strategy.as_ref()) };
+        let gap = (error? / planner::lower_bound(&problem)? - 1.0).max(0.0);
+        Ok(Fitted { row_norms, gap: Some(gap.to_bits()), ..fitted })
     }
 
     /// The strategy for a problem, without the rows of its statistics.
@@ -456,7 +513,8 @@ impl<'a> Builder<'a> {
         for method in if pure { &PURE_METHODS[..] } else { &METHODS[..] } {
             let tried = method.build(problem).and_then(|strategy| {
                 let shape = Shape::of(strategy.as_ref())?;
-                let fitted = Fitted { method: method.name().to_owned(), shape, row_norms: Vec::new() };
+                let method = method.name().to_owned();
+                let fitted = Fitted { method, shape, row_norms: Vec::new(), gap: None };
                 // What is measured is what can be built again, not what was fitted.
                 let strategy = fitted.strategy(problem)?;
                 Plan::exact(&strategy, footprint.clone(), budget, 1.0)?;
@@ -493,30 +551,31 @@ impl<'a> Builder<'a> {
         }
         let steps = self.spec.calendar.steps() - self.from;
         let problem = Problem::new(workload, steps)?.with_participation(participation);
-        let mut refusal = dp_mechanisms::Error::Empty { what: "the list of strategies" };
-        let mut least: Option<f64> = None;
-        for method in if pure { &PURE_METHODS[..] } else { &METHODS[..] } {
-            let error = method.build(&problem).and_then(|strategy| {
-                if pure {
-                    absolute_error(&problem, strategy.as_ref())
-                } else {
-                    problem.error(strategy.as_ref())
-                }
-            });
-            match error {
-                Ok(error) => {
-                    least = Some(least.map_or(error, |least| least.min(error)));
-                    if !pure {
-                        break;
-                    }
-                }
-                Err(error) => refusal = error,
-            }
-        }
-        let least = least.ok_or(refusal)?;
+        let least = least_alone(&problem, pure)?;
         self.alone.insert(name, least);
         Ok(least)
     }
+}
+
+/// The mean squared error of a statistic alone, by the first method that serves it; for Laplace noise by the best.
+fn least_alone(problem: &Problem, pure: bool) -> dp_mechanisms::Result<f64> {
+    let mut refusal = dp_mechanisms::Error::Empty { what: "the list of strategies" };
+    let mut least: Option<f64> = None;
+    for method in if pure { &PURE_METHODS[..] } else { &METHODS[..] } {
+        let error = method.build(problem).and_then(|strategy| {
+            if pure { absolute_error(problem, strategy.as_ref()) } else { problem.error(strategy.as_ref()) }
+        });
+        match error {
+            Ok(error) => {
+                least = Some(least.map_or(error, |least| least.min(error)));
+                if !pure {
+                    break;
+                }
+            }
+            Err(error) => refusal = error,
+        }
+    }
+    least.ok_or(refusal)
 }
 
 /// `Σ w_i Δ_1² ‖B_i‖²_F/n`: the error under Laplace noise.
@@ -551,19 +610,19 @@ fn spent(plan: &Plan) -> f64 {
     plan.sensitivity().squared / (2.0 * plan.sigma() * plan.sigma()) * (1.0 + 1e-12)
 }
 
-/// From which released total a key is shown, by step: `c + σ‖b_t‖ sqrt(2 ln(nK/δ'))`.
+/// From which released total a key is shown, by step: `c + q σ‖b_t‖`, q by [`discovery::deviations`].
 ///
 /// # Privacy
-/// One person raises no total by more than c, and touches at most K keys (both versions of a replaced one taken together). The
-/// noise of a total is a sum of discrete Gaussians, which is subgaussian with its own variance parameter, so a key of one
-/// person alone passes with probability `δ'/(nK)` at most in a step, and with δ' in all; see [`crate::releases`].
+/// One person raises no total by more than c, and touches at most K keys (both versions of a replaced one taken together):
+/// what the theorem of [`discovery`] asks for.
 fn thresholds(
     spec: &Spec,
     encoding: &Encoding,
     participation: Participation,
+    plan: &Plan,
     totals: &[f64],
     threshold_delta: f64,
-) -> Vec<f64> {
+) -> dp_mechanisms::Result<Vec<f64>> {
     let (rows, times) = match (encoding.counts_people(), spec.privacy.protects) {
         (Some(_), _) | (None, Protects::Event) => (1.0, 1.0),
         (None, _) => (f64::from(spec.limits.rows_per_step), participation.times_within(totals.len()) as f64),
@@ -572,8 +631,14 @@ fn thresholds(
         dp_mechanisms::Relation::ZeroOut => 1.0,
         dp_mechanisms::Relation::Replace => 2.0,
     };
-    let pairs = versions * rows * times * totals.len() as f64;
-    // Decoding in floating point is far more exact than this margin.
-    let deviations = (2.0 * (pairs / threshold_delta).ln()).sqrt() * (1.0 + 1e-9);
-    totals.iter().map(|deviation| rows * times + deviations * deviation).collect()
+    let deviations = discovery::deviations(plan, threshold_delta, versions * rows * times, rows);
+    let deviations = deviations.map_err(|error| match error {
+        dp_apps::Error::Mechanism(error) => error,
+        _ => dp_mechanisms::Error::OutOfRange {
+            what: "delta of finding keys",
+            value: threshold_delta,
+            range: "strictly between 0 and 1",
+        },
+    })?;
+    Ok(totals.iter().map(|deviation| rows * times + deviations * deviation).collect())
 }

@@ -20,16 +20,30 @@ pub(crate) const COLUMNS: [&str; 7] =
 /// Writes every file that is not as it should be.
 pub(crate) fn publish(spec: &Spec, header: &Header, planned: &[Planned], archive: &Archive) -> Result<()> {
     std::fs::create_dir_all(&spec.output).map_err(|error| Error::file(&spec.output, error))?;
-    let mut tables = Vec::new();
-    for (index, (release, planned)) in spec.releases.iter().zip(planned.iter()).enumerate() {
-        let Some(published) = archive.published(index, planned) else { continue };
-        let table = Table::new(spec, release, planned, header.from, archive.step(), published);
-        replace(&spec.output.join(format!("{}.csv", release.name)), &table.csv())?;
-        replace(&spec.output.join(format!("{}.jsonl", release.name)), &table.json_lines())?;
-        tables.push(table);
+    let tables = tables(spec, header, planned, archive);
+    for table in &tables {
+        let name = &table.release.name;
+        replace(&spec.output.join(format!("{name}.csv")), &table.csv())?;
+        replace(&spec.output.join(format!("{name}.jsonl")), &table.json_lines())?;
     }
-    replace(&spec.output.join("guarantee.md"), &guarantee::document(spec, planned, header))?;
+    let document = guarantee::document(spec, planned, header);
+    replace(&spec.output.join("guarantee.md"), &document)?;
     replace(&spec.output.join("index.html"), &page::page(spec, header, &tables))
+}
+
+/// The tables of all releases, in their order.
+pub(crate) fn tables<'a>(
+    spec: &'a Spec,
+    header: &Header,
+    planned: &'a [Planned],
+    archive: &Archive,
+) -> Vec<Table<'a>> {
+    let all = spec.releases.iter().zip(planned).enumerate();
+    let table = |(index, (release, planned)): (usize, (&'a Release, &'a Planned))| {
+        let published = archive.published(index, planned)?;
+        Some(Table::new(spec, release, planned, header.from, archive.step(), published))
+    };
+    all.filter_map(table).collect()
 }
 
 /// Writes a file if it does not hold the text already.
@@ -102,7 +116,7 @@ impl<'a> Table<'a> {
         self.published.keys.iter().map(|key| key.name.as_str()).collect()
     }
 
-    fn csv(&self) -> String {
+    pub(crate) fn csv(&self) -> String {
         let mut text = String::from("step,time,");
         if let Some(By { column, .. }) = &self.release.by {
             let _ = write!(text, "{},", quoted(column));
@@ -116,7 +130,7 @@ impl<'a> Table<'a> {
         text
     }
 
-    fn json_lines(&self) -> String {
+    pub(crate) fn json_lines(&self) -> String {
         let mut text = String::new();
         let string = |text: &str| serde_json::Value::from(text).to_string();
         self.each(|step, time, key, statistic, number| {

@@ -1,29 +1,15 @@
 //! The releases at work: the cells of a closed step in, its numbers out, with one noise for the whole horizon.
 //!
 //! # Keys that are found in the rows
-//! Which keys occur is itself private: one that a single person mentions would give that person away. So every conceivable
-//! key has its column of noise, which follows from a secret and the name of the key, and a key is shown once its *released* total
-//! reaches the threshold of the step ([`Planned::threshold`]); from then on it stays.
-//!
-//! **Theorem.** Let the release of all conceivable keys be (ε, δ)-DP, let one person raise no total by more than c and touch at
-//! most K keys (both versions of a replaced person taken together), and let noise exceed `τ_t - c` with probability at most
-//! `δ'/(nK)` at each of n steps. Then showing the keys that are touched and have reached `τ_t`, with all their releases, is
-//! (ε, δ + δ')-DP, adaptively.
-//!
-//! *Proof.* What is shown is a function of the release Y of all keys and of which keys are touched: `f_x(Y)`. Let E be the event
-//! that a key reaches the threshold at a step at which it is touched under one of the two neighbours x and x' only. Outside E a
-//! key that is shown is touched in both, so `f_x(Y) = f_x'(Y)`, and for every set of outputs
-//! `P_x(f_x(Y) ∈ O) ≤ P_x(f_x'(Y) ∈ O) + P_x(E) ≤ e^ε P_x'(f_x'(Y) ∈ O) + δ + P_x(E)`. A key that is touched in one
-//! of them only is touched by the one person alone, so its total is at most c and E needs noise above `τ_t - c`: over K keys and n
-//! steps with probability δ' at most. The noise of a key has had no effect on anything before it is shown, so this also holds
-//! for streams that depend on earlier releases. ∎
+//! Which keys occur is itself private. They are shown by the theorem of [`dp_apps::histogram::discovery`], for totals: a key is shown
+//! once its released total reaches the threshold of the step ([`Planned::threshold`]), and stays. Its other statistics are
+//! read off the same noisy cells as the total, and are part of the release that the theorem speaks of.
 
 use std::collections::BTreeMap;
-use std::collections::HashSet;
 use std::sync::Arc;
 
+use dp_apps::histogram::discovery::Columns;
 use dp_mechanisms::noise::HashKey;
-use dp_mechanisms::sparse::MOST_COORDINATES;
 use dp_mechanisms::{Mechanism, Seed, Snapshot, SparseMechanism};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroize;
@@ -140,8 +126,7 @@ struct Listed {
 /// A release whose keys are found in the rows.
 struct Found {
     mechanism: SparseMechanism,
-    secret: HashKey,
-    taken: HashSet<u64>,
+    columns: Columns,
     keys: BTreeMap<Box<str>, FoundKey>,
     history: Vec<f64>,
 }
@@ -236,7 +221,7 @@ impl Releases {
                 }
                 Live::Found(live) => {
                     put_bytes(bytes, &live.mechanism.snapshot().to_bytes());
-                    bytes.extend_from_slice(live.secret.as_bytes());
+                    bytes.extend_from_slice(live.columns.secret().as_bytes());
                     put(bytes, live.keys.len());
                     for (name, key) in &live.keys {
                         put_bytes(bytes, name.as_bytes());
@@ -444,22 +429,16 @@ impl Drop for Listed {
 
 impl Found {
     fn new(mechanism: SparseMechanism) -> Self {
-        let secret = mechanism.hash_key("coordinates of keys");
-        Self { mechanism, secret, taken: HashSet::new(), keys: BTreeMap::new(), history: Vec::new() }
+        let columns = Columns::new(mechanism.hash_key("coordinates of keys"));
+        Self { mechanism, columns, keys: BTreeMap::new(), history: Vec::new() }
     }
 
-    /// The column of a key: it follows from the secret and the name, and two keys whose hashes collide are told apart by
-    /// hashing again.
+    /// The column of a key.
     fn add(&mut self, planned: &Planned, name: &str) -> dp_mechanisms::Result<u64> {
         if let Some(key) = self.keys.get(name) {
             return Ok(key.coordinate);
         }
-        let mut hash = self.secret.child(name.as_bytes());
-        let mut coordinate = hash.number(b"") % MOST_COORDINATES;
-        while !self.taken.insert(coordinate) {
-            hash = hash.child(b"again");
-            coordinate = hash.number(b"") % MOST_COORDINATES;
-        }
+        let coordinate = self.columns.assign(name);
         let key = FoundKey { coordinate, statistics: Statistics::new(planned, 1)?, total: 0.0, shown: false };
         self.keys.insert(name.into(), key);
         Ok(coordinate)
@@ -505,12 +484,12 @@ impl Found {
         step: usize,
         bytes: &mut &[u8],
     ) -> Option<dp_mechanisms::Result<()>> {
-        self.secret = HashKey::from_bytes(take(bytes)?);
+        self.columns = Columns::new(HashKey::from_bytes(take(bytes)?));
         for _ in 0..get(bytes)? {
             let name: Box<str> = std::str::from_utf8(get_bytes(bytes)?).ok()?.into();
             let shown = get(bytes)? == 1;
             let coordinate = get(bytes)? as u64;
-            if coordinate >= MOST_COORDINATES || !self.taken.insert(coordinate) {
+            if !self.columns.restore(coordinate) {
                 return None;
             }
             let mut made = || -> dp_mechanisms::Result<FoundKey> {

@@ -1,5 +1,7 @@
 //! The standard deviations that are printed are those of the noise that is added.
 
+use std::fmt::Write as _;
+
 use dp_events::{Dashboard, Randomness, Spec};
 
 /// Nobody comes, so that every published number is its noise; 400 keys have independent noise.
@@ -45,5 +47,87 @@ fn printed_deviations_are_those_of_the_noise() {
                 );
             }
         }
+    }
+}
+
+/// The lines of a table of one release, by the names of its columns, as numbers where they are.
+fn lines(text: &str, rows: &str) -> Vec<Vec<String>> {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("spec.toml"), text).unwrap();
+    std::fs::write(folder.path().join("rows.csv"), rows).unwrap();
+    let dashboard = Dashboard::new(Spec::load(&folder.path().join("spec.toml")).unwrap()).unwrap();
+    let until = dashboard.spec().calendar.read_instant("2026-01-09").unwrap();
+    dashboard.run(until, Randomness::Reproducible(5)).unwrap();
+    let table = std::fs::read_to_string(folder.path().join("public").join("one.csv")).unwrap();
+    table.lines().skip(1).map(|line| line.split(',').map(str::to_owned).collect()).collect()
+}
+
+fn description(budget: &str, release: &str, keys: usize) -> String {
+    let keys: Vec<String> = (0..keys).map(|key| format!("\"k{key}\"")).collect();
+    format!(
+        "[privacy]\n{budget}\nprotects = \"event\"\nrelation = \"zero-out\"\n\
+         [input]\nfiles = [\"rows.csv\"]\ntime = \"date\"\n\
+         [steps]\nlength = \"1 day\"\nfirst = \"2026-01-01\"\nlast = \"2026-01-08\"\n\
+         [[release]]\nname = \"one\"\n{release}\nby = {{ column = \"key\", values = [{}] }}\n\
+         [output]\nfolder = \"public\"\n",
+        keys.join(", ")
+    )
+}
+
+/// Of so many bands, how many hold the truth.
+fn covered(lines: &[Vec<String>], statistic: &str, truth: f64) -> (usize, usize) {
+    let mine: Vec<&Vec<String>> =
+        lines.iter().filter(|line| line[0] == "8" && line[3] == statistic).collect();
+    let number = |text: &str| text.parse::<f64>().unwrap();
+    let holds = |line: &&&Vec<String>| number(&line[6]) <= truth && truth <= number(&line[7]);
+    (mine.iter().filter(holds).count(), mine.len())
+}
+
+/// Bands hold the number without noise with 95 %. Of n = 2000 keys nobody comes to, each with noise of its own, the bands of total,
+/// step and range after 8 steps hold 0 in `1900 ± 4.5 √(2000·0.05·0.95) = 1900 ± 44` cases (α = 7e-6 for each of three looks): a band that
+/// is 3/2 as wide as it should be holds 1993, one of 2/3 holds 1618. Sums of Laplace noise have lighter tails than the single value
+/// from which their band comes, so that with a pure ε only the lower limit holds.
+#[test]
+fn bands_hold_what_they_say() {
+    let gaussian = "epsilon = 1.0\ndelta = 1e-6";
+    let counts = "statistics = [\"total\", \"step\"]";
+    let ranges =
+        "value = { column = \"value\", bounds = [0, 15], resolution = 1 }\nstatistics = [\"range:3:9\"]";
+    for (budget, release, statistics) in [
+        (gaussian, counts, &["total", "step"][..]),
+        (gaussian, ranges, &["range:3:9"]),
+        ("epsilon = 1.0", counts, &["total", "step"]),
+    ] {
+        let lines = lines(&description(budget, release, 2000), "date,key,value\n");
+        for statistic in statistics {
+            let (held, all) = covered(&lines, statistic, 0.0);
+            assert_eq!(all, 2000);
+            assert!(held >= 1856 && (held <= 1944 || budget != gaussian), "{budget} {statistic}: {held}");
+        }
+    }
+}
+
+/// Means and quantiles of known values: every one of 300 keys has the values 0 to 15, twenty times each. The band of a mean (Fieller)
+/// and that of a quantile (which takes the least certain rank for all) hold the truth in at least
+/// `0.95·300 - 4.5 √(300·0.05·0.95) = 268` cases, and their middle is near it; bands of half the width would hold about 201 means.
+#[test]
+fn bands_of_means_and_quantiles_hold_the_truth() {
+    let mut rows = String::from("date,key,value\n");
+    for key in 0..300 {
+        for row in 0..320 {
+            let _ = writeln!(rows, "2026-01-0{},k{key},{}", 1 + row % 8, row % 16);
+        }
+    }
+    let value = "value = { column = \"value\", bounds = [0, 15], resolution = 1 }";
+    for (statistic, truth) in [("mean", 7.5), ("quantile:0.55", 8.0)] {
+        let release = format!("{value}\nstatistics = [\"{statistic}\"]");
+        let lines = lines(&description("epsilon = 1.0\ndelta = 1e-6", &release, 300), &rows);
+        let (held, all) = covered(&lines, statistic, truth);
+        assert!(all == 300 && held >= 268, "{statistic}: {held} of {all}");
+        let narrow = lines
+            .iter()
+            .filter(|line| line[0] == "8")
+            .all(|line| line[7].parse::<f64>().unwrap() - line[6].parse::<f64>().unwrap() < 13.0);
+        assert!(narrow, "{statistic}: a band that says nothing holds everything");
     }
 }

@@ -130,6 +130,15 @@ impl Budget {
         (1.0 / self.mu).next_up()
     }
 
+    /// The half-width of the band around a single release that holds 95 % of its noise, in standard deviations: the Gaussian
+    /// quantile; where Laplace noise is asked for that of a single value, `ln(20)/√2`, of which sums have lighter tails.
+    pub fn band(&self) -> f64 {
+        match self.kind {
+            Kind::Pure { .. } => 2.118_302_605_249_420_3,
+            _ => 1.959_963_984_540_054,
+        }
+    }
+
     /// The zCDP parameter that the bought Gaussian noise satisfies, `ρ = μ²/2`, rounded up.
     pub fn rho_equivalent(&self) -> f64 {
         (self.mu * self.mu / 2.0).next_up()

@@ -332,6 +332,12 @@ impl JointPlan {
         Some(self.sigma * squared.sqrt())
     }
 
+    /// A release of a statistic (counted from 0) on the grid of the data, where it is a sum of inputs; see [`Plan::on_grid`].
+    pub fn on_grid(&self, statistic: usize, release: f64) -> f64 {
+        let one = self.joint.problem.statistics().get(statistic);
+        one.map_or(release, |one| self.plan.on_grid_of(one.workload(), release))
+    }
+
     /// A live reading of all statistics off what the plan's mechanism releases.
     ///
     /// # Errors

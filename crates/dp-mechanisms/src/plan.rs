@@ -387,7 +387,12 @@ impl Plan {
     /// The unit of which every statistic is a multiple, where there is one: inputs are multiples of a grid and are summed up,
     /// all of them or those of a window.
     pub fn release_unit(&self) -> Option<f64> {
-        match (self.arithmetic(), self.workload().kind()) {
+        self.unit_of(self.workload())
+    }
+
+    /// The same for a statistic that is read off the noisy inputs.
+    pub(crate) fn unit_of(&self, workload: &Workload) -> Option<f64> {
+        match (self.arithmetic(), workload.kind()) {
             (Arithmetic::Exact { grid }, WorkloadKind::Count | WorkloadKind::Window { .. })
                 if !self.releases_inputs() =>
             {
@@ -411,8 +416,13 @@ impl Plan {
     /// # Ok::<(), dp_mechanisms::Error>(())
     /// ```
     pub fn on_grid(&self, release: f64) -> f64 {
+        self.on_grid_of(self.workload(), release)
+    }
+
+    /// The same for a statistic that is read off the noisy inputs.
+    pub(crate) fn on_grid_of(&self, workload: &Workload, release: f64) -> f64 {
         // Adding zero turns the negative one, which would be written with its sign, into the other.
-        self.release_unit().map_or(release, |unit| (release / unit).round() * unit + 0.0)
+        self.unit_of(workload).map_or(release, |unit| (release / unit).round() * unit + 0.0)
     }
 
     /// How many standard deviations the noise of a release exceeds, to one side, with the given probability at most: for any

@@ -322,6 +322,36 @@ impl Footprint {
         })
     }
 
+    /// The same numbers where each holds many people, and one person changes it by at most `change`: the bounds say what a
+    /// number may be, and ζ is the change.
+    ///
+    /// # Errors
+    /// A change that is not positive or above what the bounds allow anyway, or anything but one number with bounds.
+    ///
+    /// # Example
+    /// ```
+    /// use dp_mechanisms::{Footprint, Participation, Relation};
+    /// let visits = Footprint::scalar(0.0, 5000.0, Relation::ZeroOut, Participation::Single)?.with_change(1.0)?;
+    /// assert_eq!(visits.terms()[0].weight, 1.0);
+    /// # Ok::<(), dp_mechanisms::Error>(())
+    /// ```
+    pub fn with_change(mut self, change: f64) -> Result<Self> {
+        if !matches!(self.domain, Domain::Interval { .. }) || self.dimension != Some(1) {
+            return Err(Error::Empty { what: "one number with bounds, of which one person changes a part" });
+        }
+        for term in &mut self.terms {
+            if !(change > 0.0 && change <= term.weight) {
+                return Err(Error::OutOfRange {
+                    what: "what one person can change in a number",
+                    value: change,
+                    range: "above 0, and at most what the bounds allow",
+                });
+            }
+            term.weight = change;
+        }
+        Ok(self)
+    }
+
     /// One vector of Euclidean norm at most `radius` per step and person: ζ is `radius` under zero-out and
     /// `2·radius` under replace.
     ///

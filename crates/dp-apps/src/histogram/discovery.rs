@@ -88,16 +88,67 @@ pub struct Discovery {
     changes: Vec<(u64, f64)>,
 }
 
-/// The keys that were touched or asked for, with their coordinates; those that were shown stay shown.
+/// The columns of noise of keys that nobody listed, one of all [`MOST_COORDINATES`] for each.
 ///
-/// The coordinate of a key, and with it its noise, follows from a keyed hash of the key: it does not matter when a key was
-/// first touched or asked for, or whether a run that only asked was saved. Numbered in the order of arrival, two keys that
-/// are asked for in two such runs would be answered with one and the same noise, and equal answers would prove that
-/// neither ever occurred. Two keys whose hashes collide are told apart by hashing again.
-struct Keys {
+/// The column of a key follows from a keyed hash of the key: it does not matter when a key was first touched or asked for, or
+/// whether a run that only asked was saved. Numbered in the order of arrival, two keys that are asked for in two such runs would be
+/// answered with one and the same noise, and equal answers would prove that neither ever occurred. Two keys whose hashes collide
+/// are told apart by hashing again.
+pub struct Columns {
     secret: HashKey,
-    places: HashMap<String, usize>,
     taken: HashSet<u64>,
+}
+
+impl Columns {
+    /// No key yet. The secret belongs to the noise: [`SparseMechanism::hash_key`], or as it was saved.
+    pub fn new(secret: HashKey) -> Self {
+        Self { secret, taken: HashSet::new() }
+    }
+
+    /// The secret, for a sealed state.
+    pub fn secret(&self) -> &HashKey {
+        &self.secret
+    }
+
+    /// The column of a key that has none yet.
+    pub fn assign(&mut self, key: &str) -> u64 {
+        let mut hash = self.secret.child(key.as_bytes());
+        let mut column = hash.number(b"") % MOST_COORDINATES;
+        while !self.taken.insert(column) {
+            hash = hash.child(b"again");
+            column = hash.number(b"") % MOST_COORDINATES;
+        }
+        column
+    }
+
+    /// Takes a column that was assigned before it was saved; says whether that is possible.
+    pub fn restore(&mut self, column: u64) -> bool {
+        column < MOST_COORDINATES && self.taken.insert(column)
+    }
+}
+
+/// How many standard deviations of its noise a released statistic must lie above what one person can add to it, before its key is
+/// shown: q of [the theorem](self), for `touched` keys of one person, who adds at most `events` to a key in a step.
+///
+/// # Errors
+/// A `threshold_delta` outside (0, 1) or too small for the plan's noise.
+pub fn deviations(plan: &Plan, threshold_delta: f64, touched: f64, events: f64) -> Result<f64> {
+    if !(threshold_delta > 0.0 && threshold_delta < 1.0) {
+        return Err(Error::OutOfRange {
+            what: "threshold delta",
+            value: threshold_delta,
+            range: "strictly between 0 and 1",
+        });
+    }
+    let noise = plan.tail_deviations(threshold_delta / (plan.steps() as f64 * touched), 1.0)?;
+    // Decoding moves a statistic by less than its bias for up to 2^20 events of a step, and in proportion beyond.
+    Ok(noise + plan.decoding_bias() * (events / f64::from(1 << 20)).max(1.0))
+}
+
+/// The keys that were touched or asked for, with their columns; those that were shown stay shown.
+struct Keys {
+    columns: Columns,
+    places: HashMap<String, usize>,
     entries: Vec<Entry>,
 }
 
@@ -109,19 +160,14 @@ struct Entry {
 
 impl Keys {
     fn new(secret: HashKey) -> Self {
-        Self { secret, places: HashMap::new(), taken: HashSet::new(), entries: Vec::new() }
+        Self { columns: Columns::new(secret), places: HashMap::new(), entries: Vec::new() }
     }
 
     fn coordinate(&mut self, key: &str) -> u64 {
         if let Some(place) = self.places.get(key) {
             return self.entries[*place].coordinate;
         }
-        let mut hash = self.secret.child(key.as_bytes());
-        let mut coordinate = hash.number(b"") % MOST_COORDINATES;
-        while !self.taken.insert(coordinate) {
-            hash = hash.child(b"again");
-            coordinate = hash.number(b"") % MOST_COORDINATES;
-        }
+        let coordinate = self.columns.assign(key);
         self.places.insert(key.to_owned(), self.entries.len());
         self.entries.push(Entry { name: key.to_owned(), coordinate, shown: false });
         coordinate
@@ -134,7 +180,7 @@ impl Keys {
 
     /// The secret, and for each key in the order of arrival: whether it was shown, the length of its name, its name.
     fn encode(&self, bytes: &mut Vec<u8>) {
-        bytes.extend_from_slice(self.secret.as_bytes());
+        bytes.extend_from_slice(self.columns.secret().as_bytes());
         for Entry { name, shown, .. } in &self.entries {
             bytes.push(u8::from(*shown));
             bytes.extend_from_slice(&(name.len() as u64).to_le_bytes());
@@ -227,13 +273,6 @@ impl Discovery {
         threshold_delta: f64,
         mechanism: impl FnOnce(Plan) -> dp_mechanisms::Result<SparseMechanism>,
     ) -> Result<Self> {
-        if !(threshold_delta > 0.0 && threshold_delta < 1.0) {
-            return Err(Error::OutOfRange {
-                what: "threshold delta",
-                value: threshold_delta,
-                range: "strictly between 0 and 1",
-            });
-        }
         if *plan.footprint() != footprint(&rules)? {
             return Err(Error::OtherPlan { encoding: format!("{rules:?}") });
         }
@@ -241,10 +280,7 @@ impl Discovery {
         let versions = if rules.relation == Relation::Replace { 2.0 } else { 1.0 };
         let touched = versions * rules.items as f64 * times;
         let largest_count = times * if rules.distinct { 1.0 } else { rules.items as f64 };
-        let noise = plan.tail_deviations(threshold_delta / (plan.steps() as f64 * touched), 1.0)?;
-        // Decoding moves a statistic by less than its bias for up to 2^20 events of a step, and in proportion beyond.
-        let bias = plan.decoding_bias() * (rules.items as f64 / f64::from(1 << 20)).max(1.0);
-        let deviations = noise + bias;
+        let deviations = deviations(&plan, threshold_delta, touched, rules.items as f64)?;
         let mechanism = mechanism(plan)?;
         let keys = Keys::new(mechanism.hash_key("coordinates of discovered keys"));
         Ok(Self { rules, mechanism, threshold_delta, largest_count, deviations, keys, changes: Vec::new() })

@@ -7,6 +7,7 @@ use clap::Args;
 use dp_events::Dashboard;
 use dp_events::dashboard::Change;
 use dp_events::plan::Planned;
+use dp_events::spec::Statistic;
 use serde::Serialize;
 
 use crate::commands::run::load;
@@ -33,6 +34,12 @@ struct Line {
     strategy: &'static str,
     /// At the first, middle and last step; nothing for means and quantiles.
     standard_deviation: [Option<f64>; 3],
+    /// Over all steps: the root of the mean square, the least there can be, and what a split budget would cost.
+    typical: Option<f64>,
+    least: Option<f64>,
+    split: Option<f64>,
+    /// How far the strategy is above what nothing can beat, over all statistics of the release.
+    gap: Option<f64>,
     cells: usize,
     bytes: usize,
     rho: f64,
@@ -41,8 +48,10 @@ struct Line {
 impl Check {
     pub(crate) fn run(self) -> Result<()> {
         let dashboard = Dashboard::new(load(&self.file)?)?;
-        let lines: Vec<Line> =
-            dashboard.planned()?.iter().flat_map(|planned| lines(&dashboard, planned)).collect();
+        let mut lines = Vec::new();
+        for planned in dashboard.planned()?.iter() {
+            lines.extend(lines_of(&dashboard, planned)?);
+        }
         if self.json {
             output::json(&lines)?;
         } else {
@@ -69,23 +78,26 @@ impl Check {
     }
 }
 
-fn lines(dashboard: &Dashboard, planned: &Planned) -> Vec<Line> {
+fn lines_of(dashboard: &Dashboard, planned: &Planned) -> Result<Vec<Line>> {
     let steps = dashboard.spec().calendar.steps();
     let places = [0, (steps - 1) / 2, steps - 1];
-    planned
-        .statistics()
-        .iter()
-        .enumerate()
-        .map(|(index, statistic)| Line {
+    let line = |(index, statistic): (usize, &Statistic)| {
+        let compared = planned.comparison(index)?;
+        Ok(Line {
             release: planned.name.clone(),
             statistic: statistic.to_string(),
             strategy: planned.strategy(),
             standard_deviation: places.map(|step| planned.standard_deviation(index, step)),
+            typical: compared.map(|compared| compared.typical),
+            least: compared.map(|compared| compared.least),
+            split: compared.map(|compared| compared.split),
+            gap: planned.gap(),
             cells: planned.dimension(),
             bytes: planned.memory(),
             rho: planned.rho(),
         })
-        .collect()
+    };
+    planned.statistics().iter().enumerate().map(line).collect()
 }
 
 fn print(dashboard: &Dashboard, lines: &[Line]) -> Result<()> {
@@ -98,18 +110,44 @@ fn print(dashboard: &Dashboard, lines: &[Line]) -> Result<()> {
         calendar.end_label(steps - 1)
     ))?;
     output::line(&format!(
-        "{:<16} {:<14} {:<16} {:>12} {:>12} {:>12} {:>8} {:>10}",
-        "release", "statistic", "strategy", "sd, first", "middle", "last", "cells", "rho"
+        "{:<16} {:<14} {:<16} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8} {:>10}",
+        "release",
+        "statistic",
+        "strategy",
+        "sd, first",
+        "middle",
+        "last",
+        "typical",
+        "least",
+        "if split",
+        "cells",
+        "rho"
     ))?;
     for line in lines {
-        let [first, middle, last] = line.standard_deviation.map(|deviation| match deviation {
+        let printed = |deviation: Option<f64>| match deviation {
             Some(deviation) => format!("{deviation:.2}"),
             None => "by data".to_owned(),
-        });
+        };
+        let [first, middle, last] = line.standard_deviation.map(printed);
+        let [typical, least, split] = [line.typical, line.least, line.split].map(printed);
         output::line(&format!(
-            "{:<16} {:<14} {:<16} {first:>12} {middle:>12} {last:>12} {:>8} {:>10.6}",
+            "{:<16} {:<14} {:<16} {first:>10} {middle:>10} {last:>10} {typical:>10} {least:>10} {split:>10} {:>8} {:>10.6}",
             line.release, line.statistic, line.strategy, line.cells, line.rho
         ))?;
+    }
+    output::line(
+        "typical: the root of the mean square over all steps; least: nothing can be below, for the statistic alone with the \
+         budget of its release; if split: with a noise of its own and an equal part of that budget",
+    )?;
+    for planned in dashboard.planned()?.iter() {
+        if let Some(gap) = planned.gap() {
+            output::line(&format!(
+                "{}: {} is within {:.2} % of the least error that its statistics can have together",
+                planned.name,
+                planned.strategy(),
+                (1e4 * gap).ceil() / 100.0
+            ))?;
+        }
     }
     let bytes: usize = dashboard.planned()?.iter().map(Planned::memory).sum();
     output::line(&format!(

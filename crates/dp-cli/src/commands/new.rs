@@ -40,10 +40,14 @@ pub(crate) struct New {
     /// δ of everything together
     #[arg(long, default_value_t = 1e-6)]
     delta: f64,
+    /// Promise ε without any δ: Laplace noise, which suits few numbers
+    #[arg(long, conflicts_with = "delta")]
+    pure: bool,
     /// The column by which rows are counted
-    #[arg(long, value_name = "COLUMN", requires = "values")]
+    #[arg(long, value_name = "COLUMN")]
     by: Option<String>,
-    /// The values of that column to publish, separated by commas
+    /// The values of that column to publish, separated by commas; without them, those are published that stand out so far that
+    /// no single person can have caused it
     #[arg(long, value_name = "A,B,…", requires = "by")]
     values: Option<String>,
 }
@@ -94,6 +98,10 @@ impl New {
                     values.join(", ")
                 )
             }
+            (Some(column), None) => format!(
+                "by = {{ column = {} }}   # keys are published once they stand out; `values = [...]` lists them\n",
+                quoted(column)
+            ),
             _ => "# by = { column = \"region\", values = [\"North\", \"South\"], other = \"Elsewhere\" }\n"
                 .to_owned(),
         };
@@ -102,10 +110,15 @@ impl New {
         } else {
             ""
         };
+        let delta = if self.pure {
+            String::new()
+        } else {
+            format!("delta = {:e}             # well below one over the number of people\n", self.delta)
+        };
         format!(
             "[privacy]\n\
              epsilon = {:?}            # of everything together, for ever\n\
-             delta = {:e}             # well below one over the number of people\n\
+             {delta}\
              protects = \"{protects}\"      # \"person\", \"person-step\" or \"event\"\n\
              relation = \"zero-out\"    # or \"replace\"\n\n\
              [input]\n\
@@ -130,7 +143,6 @@ impl New {
              [output]\n\
              folder = \"public\"\n",
             self.epsilon,
-            self.delta,
             quoted(input),
             quoted(time),
             quoted(&self.length),

@@ -147,7 +147,7 @@ impl Lattice {
         match self.bounds {
             Bounds::Interval { .. } => {
                 // One person may change every coordinate by as much.
-                let change = BigUint::from(self.scalar_change(footprint.relation()));
+                let change = BigUint::from(self.scalar_change(footprint, term));
                 SquaredChange::integer(&change * &change * footprint.dimension().unwrap_or(1))
             }
             Bounds::Ball { squared, .. } => SquaredChange::integer(match footprint.relation() {
@@ -163,7 +163,7 @@ impl Lattice {
     pub(super) fn absolute_change(&self, footprint: &Footprint, term: usize) -> Result<BigUint> {
         match (&self.bounds, footprint.absolute_weight(term)) {
             (Bounds::Interval { .. }, _) => {
-                let change = BigUint::from(self.scalar_change(footprint.relation()));
+                let change = BigUint::from(self.scalar_change(footprint, term));
                 Ok(change * footprint.dimension().unwrap_or(1))
             }
             (Bounds::Encoded, Some(weight)) => Ok(ceiling((weight / self.grid).next_up())),
@@ -175,14 +175,30 @@ impl Lattice {
         }
     }
 
-    fn scalar_change(&self, relation: Relation) -> u64 {
-        match (&self.bounds, relation) {
-            (Bounds::Interval { low, high }, Relation::ZeroOut) => {
-                low.unsigned_abs().max(high.unsigned_abs())
-            }
-            (Bounds::Interval { low, high }, Relation::Replace) => high.abs_diff(*low),
-            _ => 0,
-        }
+    /// How far one person moves a number with bounds, in units: no further than the bounds allow, and no further than the term
+    /// of the footprint says.
+    ///
+    /// # Privacy
+    /// Let two numbers differ by at most c. Rounding moves a quotient by at most one half, so the integers differ by at most
+    /// `⌊c/g + 1 + e⌋`, where e is what dividing rounds. Where division is exact, by a power of two, and all numbers have one sign,
+    /// halves are rounded in one direction: then rounding is monotone and commutes with adding an integer, and `⌈c/g⌉` is enough.
+    fn scalar_change(&self, footprint: &Footprint, term: usize) -> u64 {
+        let Bounds::Interval { low, high } = self.bounds else { return 0 };
+        let bounds = match footprint.relation() {
+            Relation::ZeroOut => low.unsigned_abs().max(high.unsigned_abs()),
+            Relation::Replace => high.abs_diff(low),
+        };
+        let units = footprint.terms()[term].weight / self.grid;
+        let power_of_two = self.grid.is_normal() && self.grid.to_bits().trailing_zeros() >= 52;
+        let one_sign = low >= 0 || high <= 0;
+        let stated = if power_of_two && one_sign {
+            units.ceil()
+        } else {
+            let rounded = 2.0 * f64::EPSILON * self.magnitude() as f64;
+            (units.next_up() + 1.0 + rounded).next_up().floor()
+        };
+        // What is beyond the integers is beyond the bounds.
+        bounds.min(stated as u64)
     }
 
     /// The integers nearest to an input, or a refusal before anything happens.
@@ -242,6 +258,51 @@ impl Lattice {
 mod tests {
     use super::*;
     use crate::sensitivity::Participation;
+
+    /// Every pair of numbers within the bounds that one person may exchange, on fine lattices and at the places where rounding
+    /// turns: the integers differ by no more than the change in units, and some pair reaches it where division is exact.
+    #[test]
+    fn a_stated_change_bounds_what_rounding_makes_of_it() {
+        let cases = [(0.5, 1.0), (1.0, 2.0), (0.25, 0.3), (0.1, 0.1), (0.1, 0.25), (0.3, 1.0), (0.7, 0.05)];
+        for ((grid, change), (low, high)) in
+            cases.into_iter().flat_map(|case| [(case, (-2.0, 3.0)), (case, (0.0, 5.0)), (case, (-4.0, 0.0))])
+        {
+            let footprint = Footprint::scalar(low, high, Relation::ZeroOut, Participation::Single).unwrap();
+            let footprint = footprint.with_change(change).unwrap();
+            let lattice = Lattice::new(&footprint, 1, grid).unwrap();
+            let fine = (-400..=500).map(|i| f64::from(i) / 100.0);
+            let turns = (-50..=60).flat_map(|i| {
+                let turn = (f64::from(i) + 0.5) * grid;
+                [turn.next_down(), turn, turn.next_up(), turn - change, turn + change]
+            });
+            let numbers = fine.chain(turns).filter(|x| (low..=high).contains(x));
+            let numbers: Vec<(f64, i64)> = numbers
+                .map(|number| {
+                    let mut unit = [0];
+                    lattice.round(1, &[number], &mut unit).unwrap();
+                    (number, unit[0])
+                })
+                .collect();
+            let mut largest = 0;
+            // Differences of doubles round; those of such integers do not.
+            let exactly = |number: f64| (number * 2_f64.powi(80)) as i128;
+            let change_exactly = exactly(change);
+            for (left, unit) in &numbers {
+                let near = |right: f64| (exactly(right) - exactly(*left)).abs() <= change_exactly;
+                for (_, other) in numbers.iter().filter(|(right, _)| near(*right)) {
+                    largest = largest.max(unit.abs_diff(*other));
+                }
+            }
+            let allowed = lattice.scalar_change(&footprint, 0);
+            let case = format!("{low}:{high}, grid {grid}, change {change}: {largest} of {allowed}");
+            assert!(largest <= allowed, "{case}");
+            assert!(largest == allowed || ![0.25, 0.5, 1.0].contains(&grid), "{case}");
+        }
+        // Bounds that say less than the term leave everything as it was.
+        let plain = Footprint::scalar(0.0, 1.0, Relation::Replace, Participation::Single).unwrap();
+        assert_eq!(Lattice::new(&plain, 1, 0.25).unwrap().scalar_change(&plain, 0), 4);
+        assert!(plain.clone().with_change(0.0).is_err() && plain.with_change(1.5).is_err());
+    }
 
     /// Cells that one person can reach, counted by hand: a replaced item moves two; four rows in cells of their own, four; a
     /// letter within a string of length 3 leaves three windows and enters three; in five steps, but in four at most where they

@@ -38,6 +38,28 @@ impl Bounds {
     }
 }
 
+/// What the mean squared error of no strategy is below, for one statistic or for the weighted sum of several: the factor E2, per
+/// unit of what one person can change. It holds for Laplace noise as well, because no ℓ1 norm is below the ℓ2 norm.
+///
+/// # Complexity
+/// A closed form, a few passes over the steps, or an eigendecomposition where there are few.
+///
+/// # Errors
+/// What the certificates refuse.
+///
+/// # Example
+/// ```
+/// use dp_mechanisms::{Method, Problem, Workload, planner};
+/// let problem = Problem::new(Workload::count(), 64)?;
+/// let bound = planner::lower_bound(&problem)?;
+/// let error = problem.error(Method::ScaledSqrt.build(&problem)?.as_ref())?;
+/// assert!(bound <= error && error < 1.01 * bound);
+/// # Ok::<(), dp_mechanisms::Error>(())
+/// ```
+pub fn lower_bound(problem: &Problem) -> Result<f64> {
+    Ok(lower_bounds(&problem.clone().with_metric(Metric::Mse), &[])?.mse)
+}
+
 /// The best bounds: closed forms, what building the strategies proved, and dual certificates where they are
 /// affordable.
 pub(crate) fn lower_bounds(problem: &Problem, found: &[(Evaluation, Arc<dyn Strategy>)]) -> Result<Bounds> {

@@ -19,6 +19,7 @@ use crate::sensitivity::{Participation, Sensitivity};
 use crate::strategy::{Method, Progress, RowNorms, Strategy, Watch, tell, unwatched};
 
 pub use choice::{COMFORTABLE_MEMORY, best, best_watched, for_footprint, main_participation};
+pub use floor::lower_bound;
 pub(crate) use floor::lower_bounds;
 
 /// What is asked of the planner.

@@ -146,7 +146,11 @@ impl Graph {
         let engine = Engine {
             input,
             output: &self.output,
-            format: Format { items: Some("name"), json: self.output.json },
+            format: Format {
+                items: Some("name"),
+                json: self.output.json,
+                band: self.output.band.then(|| plan.budget().band()),
+            },
             steps: until,
             every: 1,
             every_step: true,

@@ -2,33 +2,12 @@
 
 use anyhow::Result;
 use dp_mechanisms::planner::Report;
-use dp_mechanisms::{Joint, Participation, Problem, Workload, joint};
+use dp_mechanisms::{Joint, Problem};
 use serde_json::json;
 
 use super::{document, factor, print};
 use crate::arguments::Usage;
 use crate::output::{self, Table};
-
-/// The statistics, weighted in units of what each would have alone; equally where no weights are given.
-pub(super) fn problem(
-    workloads: &[Workload],
-    weights: &[f64],
-    steps: usize,
-    participation: Participation,
-) -> Result<Problem> {
-    if !weights.is_empty() && weights.len() != workloads.len() {
-        return Err(Usage::error(format!(
-            "--weights has {} numbers for {} statistics; give one for each --workload",
-            weights.len(),
-            workloads.len()
-        )));
-    }
-    let importance = weights.iter().copied().chain(std::iter::repeat(1.0));
-    let wanted: Vec<(Workload, f64)> = workloads.iter().cloned().zip(importance).collect();
-    let statistics = joint::in_own_units(&wanted, steps, participation).map_err(Usage::error)?;
-    let problem = Problem::joint(statistics, steps).map_err(Usage::error)?;
-    Ok(problem.with_participation(participation))
-}
 
 /// Prints the planner's report and what its choice means for every statistic.
 pub(super) fn show(problem: Problem, report: &Report, mu: Option<f64>, json: bool) -> Result<()> {

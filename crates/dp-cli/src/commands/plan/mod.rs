@@ -82,12 +82,7 @@ impl Plan {
         };
         let workloads =
             self.workload.iter().map(|text| arguments::workload(text)).collect::<Result<Vec<_>>>()?;
-        let problem = match &workloads[..] {
-            [workload] if self.weights.is_empty() => {
-                arguments::problem(workload, self.steps, self.participation)?
-            }
-            _ => joint::problem(&workloads, &self.weights, self.steps, self.participation)?,
-        };
+        let problem = arguments::joint_problem(&workloads, &self.weights, self.steps, self.participation)?;
         if let Some(rate) = self.sampling_rate {
             if problem.is_joint() {
                 return Err(arguments::Usage::error("--sampling-rate plans one statistic at a time"));
