@@ -326,7 +326,8 @@ impl Footprint {
     /// number may be, and ζ is the change.
     ///
     /// # Errors
-    /// A change that is not positive or above what the bounds allow anyway, or anything but one number with bounds.
+    /// A change that is not positive or not below what blanking a number of either sign changes, one above what the bounds
+    /// allow anyway, or anything but one number with bounds.
     ///
     /// # Example
     /// ```
@@ -336,15 +337,17 @@ impl Footprint {
     /// # Ok::<(), dp_mechanisms::Error>(())
     /// ```
     pub fn with_change(mut self, change: f64) -> Result<Self> {
-        if !matches!(self.domain, Domain::Interval { .. }) || self.dimension != Some(1) {
+        let (Domain::Interval { low, high }, Some(1)) = (self.domain, self.dimension) else {
             return Err(Error::Empty { what: "one number with bounds, of which one person changes a part" });
-        }
+        };
+        // Blanking moves a number to 0 and never past it, which a change of the same size may.
+        let blanks = self.relation == Relation::ZeroOut && low < 0.0 && high > 0.0;
         for term in &mut self.terms {
-            if !(change > 0.0 && change <= term.weight) {
+            if !(change > 0.0 && change <= term.weight) || (blanks && change == term.weight) {
                 return Err(Error::OutOfRange {
                     what: "what one person can change in a number",
                     value: change,
-                    range: "above 0, and at most what the bounds allow",
+                    range: "above 0, and at most what the bounds allow (below it for numbers of either sign that are blanked)",
                 });
             }
             term.weight = change;

@@ -183,12 +183,16 @@ impl Lattice {
     /// `⌊c/g + 1 + e⌋`, where e is what dividing rounds. Where division is exact, by a power of two, and all numbers have one sign,
     /// halves are rounded in one direction: then rounding is monotone and commutes with adding an integer, and `⌈c/g⌉` is enough.
     fn scalar_change(&self, footprint: &Footprint, term: usize) -> u64 {
-        let Bounds::Interval { low, high } = self.bounds else { return 0 };
-        let bounds = match footprint.relation() {
-            Relation::ZeroOut => low.unsigned_abs().max(high.unsigned_abs()),
-            Relation::Replace => high.abs_diff(low),
+        let (Bounds::Interval { low, high }, Domain::Interval { low: least, high: most }) =
+            (&self.bounds, self.domain)
+        else {
+            return 0;
         };
-        let units = footprint.terms()[term].weight / self.grid;
+        let (low, high, weight) = (*low, *high, footprint.terms()[term].weight);
+        // A number that is blanked becomes 0; one that changes by less may pass from one side of 0 to the other.
+        let blanked = footprint.relation() == Relation::ZeroOut && weight >= least.abs().max(most.abs());
+        let bounds = if blanked { low.unsigned_abs().max(high.unsigned_abs()) } else { high.abs_diff(low) };
+        let units = weight / self.grid;
         let power_of_two = self.grid.is_normal() && self.grid.to_bits().trailing_zeros() >= 52;
         let one_sign = low >= 0 || high <= 0;
         let stated = if power_of_two && one_sign {
@@ -263,7 +267,18 @@ mod tests {
     /// turns: the integers differ by no more than the change in units, and some pair reaches it where division is exact.
     #[test]
     fn a_stated_change_bounds_what_rounding_makes_of_it() {
-        let cases = [(0.5, 1.0), (1.0, 2.0), (0.25, 0.3), (0.1, 0.1), (0.1, 0.25), (0.3, 1.0), (0.7, 0.05)];
+        let cases = [
+            (0.5, 1.0),
+            (1.0, 2.0),
+            (1.0, 2.9999),
+            (0.5, 2.75),
+            (0.25, 0.3),
+            (0.1, 0.1),
+            (0.1, 0.25),
+            (0.3, 1.0),
+            (0.7, 0.05),
+            (0.7, 2.95),
+        ];
         for ((grid, change), (low, high)) in
             cases.into_iter().flat_map(|case| [(case, (-2.0, 3.0)), (case, (0.0, 5.0)), (case, (-4.0, 0.0))])
         {
