@@ -642,3 +642,36 @@ fn thresholds(
     })?;
     Ok(totals.iter().map(|deviation| rows * times + deviations * deviation).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A state keeps what was fitted. On a machine where fitting ends at other last bits, the kept coefficients measure.
+    #[test]
+    fn a_dashboard_continues_with_what_was_fitted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("dashboard.toml");
+        let text = "[privacy]\nrho = 0.5\nprotects = \"event\"\nrelation = \"zero-out\"\n[input]\nfiles = [\"rows.csv\"]\n\
+                    time = \"day\"\n[steps]\nlength = \"1 day\"\nfirst = \"2026-01-01\"\nlast = \"2026-01-20\"\n\
+                    [[release]]\nname = \"rows\"\nstatistics = [\"total\", \"step\"]\n[output]\nfolder = \"public\"\n";
+        std::fs::write(&path, text).unwrap();
+        let spec = Spec::load(&path).unwrap();
+        let planned = plan(&spec, 0).unwrap();
+        let mut elsewhere = planned[0].fitted().clone();
+        let shape = elsewhere.shape.as_mut().unwrap();
+        let rows = shape.rows.as_mut().unwrap();
+        rows[7] += 1;
+        let again = plan_again(&spec, 0, std::slice::from_ref(&elsewhere)).unwrap();
+        let measures = |planned: &Planned| {
+            let source = planned.plan.strategy();
+            Shape::of(source.as_ref()).unwrap().unwrap()
+        };
+        assert_ne!(measures(&planned[0]), measures(&again[0]));
+        assert_eq!(Some(measures(&again[0])), elsewhere.shape);
+        // What was kept of something else is refused.
+        elsewhere.row_norms.pop();
+        assert!(plan_again(&spec, 0, &[elsewhere]).is_err());
+        assert!(plan_again(&spec, 0, &[]).is_err());
+    }
+}
