@@ -2,7 +2,8 @@
 //!
 //! A dependency counts as used where its name stands in the source of the package: in `src` or a build script for an
 //! ordinary one, anywhere in the package for one that only tests and benches need. A crate that depends on a path alone
-//! cannot be packaged, and whoever takes the crate without this workspace could not build it.
+//! cannot be packaged, and whoever takes the crate without this workspace could not build it; one that only tests need may be
+//! given by its path alone, and is left out of the package then.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -42,11 +43,11 @@ pub(super) fn check(
                 let line = manifest_line(&content, key);
                 findings.push(Finding { path: manifest.to_owned(), line, message });
             };
-            if dependency["path"].is_string() && dependency["req"] == "*" {
+            let tests_only = dependency["kind"] == "dev";
+            if dependency["path"].is_string() && dependency["req"] == "*" && !tests_only {
                 report(format!("{name} is given by its path alone; add its version"));
             }
             let identifier = key.replace('-', "_");
-            let tests_only = dependency["kind"] == "dev";
             let used = sources
                 .iter()
                 .any(|(production, source)| (tests_only || *production) && mentions(source, &identifier));
@@ -158,5 +159,7 @@ mod tests {
         assert!(found.len() == 1 && found[0].contains("version"), "{found:?}");
         let versioned = json!({ "name": "big-number", "req": "^0.1.0", "path": "/w/big" });
         assert!(findings(&versioned, "low/src/lib.rs", source).is_empty());
+        let of_tests = json!({ "name": "big-number", "req": "*", "path": "/w/big", "kind": "dev" });
+        assert!(findings(&of_tests, "low/src/lib.rs", source).is_empty());
     }
 }
