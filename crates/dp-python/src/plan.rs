@@ -894,13 +894,14 @@ impl Calibration {
 #[pyfunction]
 #[pyo3(signature = (*, epsilon=None, delta=None, rho=None, mu=None, change=1.0))]
 pub(crate) fn calibrate(
+    py: Python<'_>,
     epsilon: Option<f64>,
     delta: Option<f64>,
     rho: Option<f64>,
     mu: Option<f64>,
     change: f64,
 ) -> PyResult<Calibration> {
-    let budget = arguments::budget(epsilon, delta, rho, mu)?;
+    let budget = detached(py, || arguments::budget(epsilon, delta, rho, mu))?;
     if let Kind::Pure { .. } = budget.kind() {
         return Err(
             Refusal::input("epsilon needs delta here: no Gaussian noise satisfies a pure epsilon").into()
