@@ -44,10 +44,15 @@ impl<'a> Row<'a> {
 
     /// Whether a field was a date or a time by its type: its text is written as RFC 3339 has it, whatever format texts have.
     pub fn is_time(&self, column: usize) -> bool {
+        self.times().get(column).copied().unwrap_or(false)
+    }
+
+    /// By column whether it was a date or a time by its type; nothing where fields have no types.
+    fn times(&self) -> &[bool] {
         match self.fields {
             #[cfg(feature = "parquet")]
-            Fields::Typed { times, .. } => times.get(column).copied().unwrap_or(false),
-            _ => false,
+            Fields::Typed { times, .. } => times,
+            _ => &[],
         }
     }
 
