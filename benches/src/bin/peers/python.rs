@@ -262,15 +262,17 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3600);
 
     /// An environment whose Python is a shell script.
+    ///
+    /// A process of its own writes the script: a file that this process has open for writing is inherited by whatever
+    /// another test starts at that moment, and the system does not execute a file that anybody may still write.
     #[cfg(unix)]
     fn with_python(body: &str, requirements: &str) -> (tempfile::TempDir, Peers) {
-        use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let programs = folder.path().join("environment/bin");
         std::fs::create_dir_all(&programs).unwrap();
         let python = programs.join("python");
-        std::fs::write(&python, format!("#!/bin/sh\n{body}\n")).unwrap();
-        std::fs::set_permissions(&python, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let write = r#"printf '#!/bin/sh\n%s\n' "$1" > "$0" && chmod 755 "$0""#;
+        assert!(Command::new("sh").args(["-c", write]).arg(&python).arg(body).status().unwrap().success());
         std::fs::write(folder.path().join("requirements.txt"), requirements).unwrap();
         let bar = ProgressBar::hidden();
         let peers = Peers::install("no-such-python", folder.path(), folder.path(), bar).unwrap();
