@@ -11,7 +11,7 @@ use crate::certificate;
 use crate::error::{Error, Result, check_count, check_positive};
 use crate::problem::{Metric, Statistic};
 use crate::sensitivity::Participation;
-use crate::workload::{Kind, Workload};
+use crate::workload::{Recurrence, Workload};
 
 /// A lower bound and where it comes from.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -322,9 +322,9 @@ pub fn parity_queries(d: usize, w: usize, epsilon: f64) -> Result<f64> {
 /// How many steps the bound of [`mean`] takes at once: where there are too many for one matrix, fewer than would be possible,
 /// for [`circulant`] is better there as a rule.
 pub(crate) fn block(workload: &Workload, steps: usize) -> usize {
-    steps.min(match workload.kind() {
-        Kind::Count => usize::MAX,
-        Kind::Average | Kind::Exponential { .. } | Kind::Momentum { .. } => BANDED_LIMIT,
+    steps.min(match workload.recurrence() {
+        _ if workload.is_count() => usize::MAX,
+        Recurrence::First { .. } | Recurrence::Second { .. } => BANDED_LIMIT,
         _ if steps <= DENSE_LIMIT => DENSE_LIMIT,
         _ => DENSE_LIMIT / 2,
     })
@@ -338,11 +338,13 @@ pub fn mean(workload: &Workload, steps: usize) -> Result<LowerBound> {
     check_count("steps", steps)?;
     let block = block(workload, steps);
     if block == steps || workload.series(1)?.is_some() {
-        let singular_values = match workload.kind() {
-            Kind::Count => Some(schatten_count(block)),
+        let singular_values = if workload.is_count() {
+            Some(schatten_count(block))
+        } else if block <= SMALL {
             // The matrix takes no time, and no margin.
-            _ if block <= SMALL => None,
-            _ => certificate::banded_certificate(workload, &vec![1.0; block])?,
+            None
+        } else {
+            certificate::banded_certificate(workload, &vec![1.0; block])?
         };
         let bound = match singular_values {
             Some(bound) => bound,
@@ -359,10 +361,7 @@ pub fn mean(workload: &Workload, steps: usize) -> Result<LowerBound> {
         return Ok(bound.or(LowerBound { value: from_blocks(value, length, steps), kind: "circulant" }));
     }
     // The diagonal alone: ‖b_t‖·‖C[:,t]‖ ≥ |A_tt|.
-    let diagonal = (0..steps).map(|t| match workload.kind() {
-        Kind::Average => ((t + 1) as f64).powi(-2),
-        _ => workload.rate(t).powi(2),
-    });
+    let diagonal = (0..steps).map(|t| (workload.rate(t) / workload.divisor(t)).powi(2));
     Ok(LowerBound { value: norms::compensated_sum(diagonal) / steps as f64, kind: "diagonal" })
 }
 
@@ -377,14 +376,13 @@ pub fn max(workload: &Workload, steps: usize) -> Result<LowerBound> {
 /// [`max`], given a bound on the mean: the largest of several numbers is at least that.
 pub(crate) fn max_above(mean: LowerBound, workload: &Workload, steps: usize) -> Result<LowerBound> {
     let mut bound = mean;
-    if *workload.kind() == Kind::Count {
+    if workload.is_count() {
         bound = bound.or(LowerBound { value: mathias_count(steps), kind: "mathias" });
     }
-    if *workload.kind() == Kind::Average {
+    if workload.is_average() {
         bound = bound.or(LowerBound { value: 1.0, kind: "first step" });
     }
-    let forgets =
-        matches!(workload.kind(), Kind::Window { .. } | Kind::Polynomial { .. } | Kind::Weights { .. });
+    let forgets = matches!(workload.recurrence(), Recurrence::Window { .. } | Recurrence::None);
     if steps > DENSE_LIMIT
         && forgets
         && let Some(series) = workload.series(steps.min(CIRCULANT_LIMIT))?
@@ -393,10 +391,7 @@ pub(crate) fn max_above(mean: LowerBound, workload: &Workload, steps: usize) -> 
         bound = bound.or(LowerBound { value: circulant(&series, Metric::Max), kind: "circulant" });
     }
     // Whether the weights decrease is known of all but those that were given one by one.
-    let length = match workload.kind() {
-        Kind::Weights { weights } => steps.min(weights.len() + 1),
-        _ => steps.min(2),
-    };
+    let length = steps.min(workload.unnamed().map_or(2, |numbers| numbers.len() + 1));
     if let Some(series) = workload.series(length)? {
         let monotone = series.windows(2).all(|pair| pair[0] >= pair[1]) && series[length - 1] >= 0.0;
         if length >= 2 && monotone {

@@ -15,7 +15,7 @@ use crate::run::{LinearRun, Run};
 use crate::saved::{Saved, SavedNoise, same_scale};
 use crate::sensitivity::{Domain, Footprint, Sensitivity};
 use crate::strategy::{Method, RowNorms, Strategy, check_columns};
-use crate::workload::{Kind as WorkloadKind, Workload};
+use crate::workload::Workload;
 
 /// A strategy with the noise that a budget and a footprint demand. It exists only calibrated.
 ///
@@ -392,12 +392,8 @@ impl Plan {
 
     /// The same for a statistic that is read off the noisy inputs.
     pub(crate) fn unit_of(&self, workload: &Workload) -> Option<f64> {
-        match (self.arithmetic(), workload.kind()) {
-            (Arithmetic::Exact { grid }, WorkloadKind::Count | WorkloadKind::Window { .. })
-                if !self.releases_inputs() =>
-            {
-                Some(grid)
-            }
+        match self.arithmetic() {
+            Arithmetic::Exact { grid } if workload.stays_on_grid() && !self.releases_inputs() => Some(grid),
             _ => None,
         }
     }
@@ -710,11 +706,7 @@ fn parameters(workload: &Workload) -> String {
         digest.add_all(values);
         format!("{} numbers {digest}", values.len())
     };
-    match workload.kind() {
-        WorkloadKind::Weights { weights } => of(weights),
-        WorkloadKind::Momentum { rates, .. } => of(rates),
-        _ => "none".to_owned(),
-    }
+    workload.unnamed().map_or_else(|| "none".to_owned(), of)
 }
 
 #[cfg(test)]

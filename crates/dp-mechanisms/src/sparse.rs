@@ -19,7 +19,7 @@ use crate::identity::Identity;
 use crate::noise::{CorrelatedNoise, HashKey, Seed, Seeds, Side, UnitNoise, used_rows};
 use crate::plan::{Horizon, Plan};
 use crate::snapshot::{Payload, Snapshot};
-use crate::workload::{Kind, Workload};
+use crate::workload::{Recurrence, Workload};
 
 /// The largest number of coordinates: each index must be exact in a saved state.
 pub const MOST_COORDINATES: u64 = 1 << 53;
@@ -85,7 +85,7 @@ struct Cell {
 
 impl Cell {
     fn add(&mut self, workload: &Workload, step: usize, value: f64) {
-        if let Kind::Window { width } = workload.kind() {
+        if let Recurrence::Window { width } = workload.recurrence() {
             self.entries.retain(|(past, _)| past + width > step);
             match self.entries.last_mut() {
                 Some((last, sum)) if *last == step => *sum += value,
@@ -100,19 +100,11 @@ impl Cell {
 
     /// The weighted sum after `step`, before the average's division.
     fn total(&self, workload: &Workload, step: usize) -> f64 {
-        self.entries
-            .iter()
-            .map(|(past, value)| match workload.kind() {
-                Kind::Window { width } if past + width <= step => 0.0,
-                Kind::Exponential { alpha } => value * alpha.powf(-((step - past) as f64)),
-                _ => *value,
-            })
-            .sum()
+        self.entries.iter().map(|(past, value)| value * workload.weight(step - past)).sum()
     }
 
     fn statistic(&self, workload: &Workload, step: usize) -> f64 {
-        let total = self.total(workload, step);
-        if matches!(workload.kind(), Kind::Average) { total / step as f64 } else { total }
+        self.total(workload, step) / workload.divisor(step - 1)
     }
 }
 
@@ -174,10 +166,7 @@ impl SparseMechanism {
             });
         }
         let workload = plan.strategy().workload();
-        if !matches!(
-            workload.kind(),
-            Kind::Count | Kind::Average | Kind::Exponential { .. } | Kind::Window { .. }
-        ) {
+        if !matches!(workload.recurrence(), Recurrence::First { .. } | Recurrence::Window { .. }) {
             return Err(Error::NotApplicable {
                 strategy: plan.strategy().name(),
                 workload: workload.to_string(),

@@ -4,7 +4,7 @@
 //! and divide positive numbers only: every diagonal entry is accurate to a few n ε, however ill-conditioned T is.
 
 use super::{LANES, Lanes};
-use crate::workload::{Kind, Workload};
+use crate::workload::{Recurrence, Workload};
 
 /// The squared entries of a bidiagonal inverse.
 #[derive(Debug, Clone)]
@@ -17,15 +17,10 @@ pub(super) struct Bidiagonal {
 impl Bidiagonal {
     /// The inverse of a workload, or `None` when it has more diagonals.
     pub(super) fn of(workload: &Workload, steps: usize) -> Option<Self> {
-        let (diagonal, below): (fn(f64) -> f64, f64) = match workload.kind() {
-            Kind::Count => (|_| 1.0, 1.0),
-            Kind::Average => (|t| t * t, 1.0),
-            Kind::Exponential { alpha } => (|_| 1.0, 1.0 / (alpha * alpha)),
-            _ => return None,
-        };
-        let diagonal: Vec<f64> = (1..=steps).map(|t| diagonal(t as f64)).collect();
+        let Recurrence::First { decay } = workload.recurrence() else { return None };
+        let diagonal: Vec<f64> = (0..steps).map(|step| workload.divisor(step).powi(2)).collect();
         // The column of the average's inverse at input t is (t, -t).
-        let below = diagonal[..steps.saturating_sub(1)].iter().map(|entry| entry * below).collect();
+        let below = diagonal[..steps.saturating_sub(1)].iter().map(|entry| entry * decay * decay).collect();
         Some(Self { diagonal, below })
     }
 

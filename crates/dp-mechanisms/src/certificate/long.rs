@@ -29,7 +29,7 @@ use rayon::prelude::*;
 
 use crate::error::{Result, check_count};
 use crate::problem::Metric;
-use crate::workload::{Kind, Workload};
+use crate::workload::{Recurrence, Workload};
 
 /// Distance of the nodes in `ln t`; the rule is off by a factor within `1 ± 2e-7`.
 const STEP: f64 = 0.6;
@@ -74,10 +74,10 @@ pub fn long_bound(workload: &Workload, steps: usize, metric: Metric) -> Result<O
     check_count("steps", steps)?;
     let Some(poles) = Poles::of(workload) else { return Ok(None) };
     let plain = |exponent| Shape { exponent, memory: 1.0, power: 0.0 };
-    let shapes: Vec<Shape> = match (workload.kind(), metric) {
-        (Kind::Count, Metric::Mse) => vec![plain(MEAN_EXPONENT)],
-        (Kind::Count, Metric::Max) => vec![plain(MAX_EXPONENT)],
-        (Kind::Momentum { beta, .. }, _) => {
+    let shapes: Vec<Shape> = match (workload.recurrence(), metric) {
+        (_, Metric::Mse) if workload.is_count() => vec![plain(MEAN_EXPONENT)],
+        (_, Metric::Max) if workload.is_count() => vec![plain(MAX_EXPONENT)],
+        (Recurrence::Second { beta }, _) => {
             let memory = 1.0 / (1.0 - beta);
             let powers = |&exponent: &f64| POWERS.map(|power| Shape { exponent, memory, power });
             EXPONENTS[2..].iter().flat_map(powers).collect()
@@ -108,14 +108,13 @@ struct Poles {
 impl Poles {
     fn of(workload: &Workload) -> Option<Self> {
         let one = |lambda| Self { lambda: [lambda, 0.0], weights: [1.0, 0.0], cancellation: 1.0 };
-        let poles = match workload.kind() {
-            Kind::Count => one(1.0),
-            Kind::Exponential { alpha } => one(1.0 / alpha),
+        let poles = match workload.recurrence() {
+            Recurrence::First { decay } if !workload.is_average() => one(decay),
             // a_k = η (1 - β^{k+1})/(1 - β).
-            Kind::Momentum { beta, rates } if rates.iter().all(|rate| *rate == rates[0]) => {
-                let gain = rates[0] / (1.0 - beta);
+            Recurrence::Second { beta } => {
+                let gain = workload.constant_rate()? / (1.0 - beta);
                 let cancellation = (1.0 - beta).powi(-2);
-                Self { lambda: [1.0, *beta], weights: [gain, -gain * beta], cancellation }
+                Self { lambda: [1.0, beta], weights: [gain, -gain * beta], cancellation }
             }
             _ => return None,
         };

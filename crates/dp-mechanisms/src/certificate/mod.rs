@@ -23,7 +23,7 @@ use dp_linalg::minimize::{self, Options};
 use rayon::prelude::*;
 
 use crate::error::{Result, check_count, check_positive};
-use crate::workload::{Kind, Workload};
+use crate::workload::{Recurrence, Workload};
 use bidiagonal::Bidiagonal;
 pub use long::long_bound;
 use second_order::SecondOrder;
@@ -316,8 +316,8 @@ fn climb(workload: &Workload, steps: usize, free_rows: bool) -> Result<Option<We
 
 /// Up to this many steps [`banded_bound`] takes a few seconds at most.
 pub(crate) fn practical_limit(workload: &Workload) -> usize {
-    match workload.kind() {
-        Kind::Momentum { .. } => 1 << 20,
+    match workload.recurrence() {
+        Recurrence::Second { .. } => 1 << 20,
         _ => 1 << 21,
     }
 }

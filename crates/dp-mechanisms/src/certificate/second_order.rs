@@ -5,7 +5,7 @@
 //! columns; the variances of `R⁻ᵀ w` for independent w, from the last to the first, are the diagonal of the inverse.
 
 use super::{LANES, Lanes};
-use crate::workload::{Kind, Workload};
+use crate::workload::{Recurrence, Workload};
 
 /// The entries of an inverse with three diagonals.
 #[derive(Debug, Clone)]
@@ -19,7 +19,7 @@ pub(super) struct SecondOrder {
 impl SecondOrder {
     /// The inverse of a workload, or `None` when it has another number of diagonals.
     pub(super) fn of(workload: &Workload, steps: usize) -> Option<Self> {
-        let Kind::Momentum { beta, .. } = workload.kind() else { return None };
+        let Recurrence::Second { beta } = workload.recurrence() else { return None };
         let inverse_rate = |step: usize| 1.0 / workload.rate(step);
         let mut columns: Vec<[f64; 3]> = (0..steps)
             .map(|i| {

@@ -26,7 +26,7 @@ use crate::error::Result;
 use crate::noise::{Side, UnitNoise};
 use crate::strategy::toeplitz::{Core, for_each_row_norm, has_recurrence, row_norms, scaled_row_norms};
 use crate::strategy::{NoiseFilter, RowNorms};
-use crate::workload::{InverseStream, Kind, Workload, WorkloadStream};
+use crate::workload::{InverseStream, Recurrence, Workload, WorkloadStream};
 
 /// The state of the decoder, for vectors of a fixed dimension.
 pub(super) struct Decoder {
@@ -338,15 +338,14 @@ fn as_workload(workload: &Workload, bound: &mut [f64]) -> Result<()> {
     // The largest so far, for workloads that look back.
     let mut largest = 0.0_f64;
     let steps = bound.len();
-    match workload.kind() {
-        Kind::Count => {}
-        Kind::Average => {
+    match workload.recurrence() {
+        _ if workload.is_prefix_sum() => {
             for (step, value) in bound.iter_mut().enumerate() {
-                *value /= (step + 1) as f64;
+                *value /= workload.divisor(step);
             }
         }
         // The inner sums are at most twice the count's, and are then added up with the rates.
-        Kind::Momentum { .. } => {
+        Recurrence::Second { .. } => {
             let mut rates = 0.0;
             for (step, value) in bound.iter_mut().enumerate() {
                 largest = largest.max(*value);

@@ -13,7 +13,7 @@ use crate::exact::ExactRun;
 use crate::noise::{CorrelatedNoise, GaussianSource, Seeds, Side};
 use crate::run::{Run, unfit};
 use crate::snapshot::Payload;
-use crate::workload::{Kind, Workload, WorkloadStream};
+use crate::workload::{Recurrence, Workload, WorkloadStream};
 
 /// A plan without an end at work.
 ///
@@ -89,7 +89,8 @@ impl DoublingRun {
     fn start_epoch(&mut self, index: usize) -> Result<()> {
         let epoch = self.plan.epoch(index)?;
         let noise = EpochNoise::new(&self.seeds, index, &epoch, self.dimension)?;
-        if is_convolution(self.plan.workload()) {
+        // The exact statistic needs all past inputs, and so a known number of steps.
+        if self.plan.workload().recurrence() == Recurrence::None {
             let mut longer = self.plan.workload().stream(epoch.end(), self.dimension)?;
             let mut past = self.statistic.state();
             let restored = longer.restore(self.statistic.step(), &past);
@@ -167,14 +168,9 @@ impl Drop for DoublingRun {
     }
 }
 
-/// Whether the exact statistic needs all past inputs, and so a known number of steps.
-fn is_convolution(workload: &Workload) -> bool {
-    matches!(workload.kind(), Kind::Polynomial { .. } | Kind::Weights { .. })
-}
-
 /// The steps for which the exact statistic is made: as many as there are, unless its size depends on them.
 fn known_steps(workload: &Workload, end: usize) -> usize {
-    if is_convolution(workload) { end } else { usize::MAX }
+    if workload.recurrence() == Recurrence::None { end } else { usize::MAX }
 }
 
 #[cfg(test)]

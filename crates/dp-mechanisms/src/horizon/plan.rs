@@ -14,7 +14,7 @@ use crate::plan::Plan;
 use crate::problem::Problem;
 use crate::sensitivity::{Footprint, Participation};
 use crate::strategy::Method;
-use crate::workload::{Kind, Workload};
+use crate::workload::{Recurrence, Workload};
 
 /// How a stream of unknown length is released: epochs of `n0, 2·n0, 4·n0, …` steps, each with its own strategy.
 ///
@@ -211,18 +211,16 @@ impl DoublingPlan {
     /// The squared norm of row `step` of A, restricted to an epoch, times the unit input noise of that epoch.
     fn squared_row(&self, epoch: &Epoch, step: usize, within: usize) -> Result<f64> {
         let local = epoch.plan.row_norms().at(within - 1).unwrap_or(0.0);
-        match self.0.workload.kind() {
-            Kind::Count => Ok(local),
+        let workload = &self.0.workload;
+        match workload.recurrence() {
             // The first epoch has an average of its own; the later ones are sums, divided here.
-            Kind::Average if epoch.start == 0 => Ok(local * (within as f64 / step as f64).powi(2)),
-            Kind::Average => Ok(local / (step as f64).powi(2)),
-            Kind::Exponential { alpha } => {
-                let age = (step - epoch.start - within) as f64;
-                Ok(local * alpha.powf(-2.0 * age))
+            Recurrence::First { .. } => {
+                let divisor = workload.divisor(step - 1) / epoch.plan.workload().divisor(within - 1);
+                Ok(local * (workload.weight(step - epoch.start - within) / divisor).powi(2))
             }
             _ if step <= epoch.end() => Ok(local),
             // The window has left the epoch behind.
-            Kind::Window { width } if step - epoch.end() >= *width => Ok(0.0),
+            Recurrence::Window { width } if step - epoch.end() >= width => Ok(0.0),
             _ => self.squared_row_of_finished(epoch, step),
         }
     }
@@ -234,7 +232,7 @@ impl DoublingPlan {
             steps: epoch.plan.steps(),
             limit: REPORTED_EPOCH,
         })?;
-        let row = workload_row(&self.0.workload, step, epoch.start..epoch.end())?;
+        let row = self.0.workload.row(step, epoch.start..epoch.end())?;
         let noise = ndarray::aview1(&row).dot(input_noise);
         Ok(noise.dot(&noise))
     }
@@ -253,16 +251,6 @@ impl fmt::Debug for DoublingPlan {
             .field("first_epoch", &first.end())
             .finish()
     }
-}
-
-/// The part of the workload that an epoch sees of itself: the diagonal block of A, up to a scaling of its rows.
-fn epoch_workload(workload: &Workload, start: usize) -> Result<Workload> {
-    Ok(match workload.kind() {
-        // From the second epoch on the divisor 1/t changes by a factor of 2 at most: a count in essence.
-        Kind::Average if start > 0 => Workload::count(),
-        Kind::Momentum { beta, rates } => Workload::momentum(*beta, &rates[start.min(rates.len() - 1)..])?,
-        _ => workload.clone(),
-    })
 }
 
 /// The participation that all terms share.
@@ -291,7 +279,7 @@ fn plan_epoch(
     length: usize,
 ) -> Result<Plan> {
     let participation = common_participation(footprint)?;
-    let problem = Problem::new(epoch_workload(workload, start)?, length)?.with_participation(participation);
+    let problem = Problem::new(workload.beginning_at(start)?, length)?.with_participation(participation);
     let strategy = method.build(&problem)?;
     let (times, separation) = match participation {
         Participation::Single => (1, 1),
@@ -356,25 +344,4 @@ fn exact_share(budget: &Budget, some: usize, times: usize) -> Result<Budget> {
             Budget::zero_concentrated(rho_from_approximate(epsilon, delta)? * share)
         }
     }
-}
-
-/// Row `step` (counted from 1) of the workload, at the given columns.
-fn workload_row(workload: &Workload, step: usize, columns: std::ops::Range<usize>) -> Result<Vec<f64>> {
-    if let Some(series) = workload.series(step)? {
-        return Ok(columns.map(|j| series[step - 1 - j]).collect());
-    }
-    let Kind::Momentum { beta, .. } = workload.kind() else {
-        // The average, the only other workload that is not Toeplitz.
-        return Ok(vec![1.0 / step as f64; columns.len()]);
-    };
-    // Momentum: Σ_{i=j}^{step-1} η_i β^{i-j}, from the last column backwards.
-    let mut row = vec![0.0; columns.len()];
-    let mut sum = 0.0;
-    for j in (columns.start..step).rev() {
-        sum = workload.rate(j) + beta * sum;
-        if j < columns.end {
-            row[j - columns.start] = sum;
-        }
-    }
-    Ok(row)
 }

@@ -8,7 +8,7 @@ use crate::certificate;
 use crate::error::Result;
 use crate::problem::{Metric, Problem};
 use crate::strategy::{Strategy, optimal};
-use crate::workload::{Kind, Workload};
+use crate::workload::{Recurrence, Workload};
 
 /// Up to this many steps the bound is sharpened by one dense dual certificate.
 const CERTIFICATE_LIMIT: usize = 1024;
@@ -84,7 +84,7 @@ pub(crate) fn lower_bounds(problem: &Problem, found: &[(Evaluation, Arc<dyn Stra
     };
     let long_mean = long(Metric::Mse, LONG)?;
     // For the count, weights in closed form are better than stretched ones; of several participations they say nothing.
-    let closed = long_mean.is_some() && *workload.kind() == Kind::Count && problem.times() <= 1;
+    let closed = long_mean.is_some() && workload.is_count() && problem.times() <= 1;
     if let Some(bound) = long_mean {
         mean = mean.or(bound);
     }
@@ -101,7 +101,7 @@ pub(crate) fn lower_bounds(problem: &Problem, found: &[(Evaluation, Arc<dyn Stra
         let matrix = workload.materialize(steps)?;
         mean = mean.or(raised(bounds::dual_certificate(matrix.view(), &weights)?, &weights));
     }
-    if steps > limit && *workload.kind() == Kind::Average {
+    if steps > limit && workload.is_average() {
         // The sum of the errors of some steps is not larger than that of all.
         if let Some(bound) = certificate::banded_bound(workload, PREFIX)? {
             let value = bound.lower_bound * (PREFIX as f64 / steps as f64);
@@ -137,7 +137,7 @@ pub(crate) fn lower_bounds(problem: &Problem, found: &[(Evaluation, Arc<dyn Stra
 
 /// The steps of momentum up to which its largest error is bounded by climbing as well; nothing for any other workload.
 fn short_momentum(workload: &Workload) -> Option<usize> {
-    let Kind::Momentum { beta, .. } = workload.kind() else { return None };
+    let Recurrence::Second { beta } = workload.recurrence() else { return None };
     let memories = SHORT_MEMORIES / (1.0 - beta);
     Some(SHORT_MOMENTUM.max(memories as usize).min(LONG))
 }

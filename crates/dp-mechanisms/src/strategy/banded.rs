@@ -12,7 +12,6 @@ use super::toeplitz::{Core, ToeplitzStrategy, root_core};
 use crate::error::Result;
 use crate::problem::Problem;
 use crate::sensitivity::Participation;
-use crate::workload::Kind;
 
 /// The number of bands for one participation, and the most for several: each costs a multiplication per coordinate and step.
 const DEFAULT_BANDS: usize = 32;
@@ -54,9 +53,7 @@ pub fn with_bands(problem: &Problem, bands: usize, watch: &mut Watch<'_>) -> Res
 pub fn banded_inverse(problem: &Problem) -> Result<ToeplitzStrategy> {
     let (workload, steps, bands) = (problem.workload(), problem.steps(), default_bands(problem));
     let band = match problem.statistics() {
-        [one] if matches!(one.workload().kind(), Kind::Count | Kind::Average) => {
-            series::binomial(-0.5, bands)
-        }
+        [one] if one.workload().is_prefix_sum() => series::binomial(-0.5, bands),
         statistics => root_core(statistics, steps)?.inverse(bands)?,
     };
     ToeplitzStrategy::plain("banded-inverse", workload, steps, Core::BandedInverse(band))

@@ -12,11 +12,11 @@ use dp_linalg::minimize::{self, Options};
 use dp_linalg::rational::{Mode, Rational, Sum, sum_of_squares};
 
 use super::row_norms::Geometric;
-use super::toeplitz::{Core, ToeplitzStrategy, toeplitz_part};
+use super::toeplitz::{Core, ToeplitzStrategy};
 use super::{Progress, Watch, tell};
 use crate::error::{Result, check_count};
 use crate::problem::{Metric, Problem, Statistic};
-use crate::workload::{Kind, Workload};
+use crate::workload::{Recurrence, Workload};
 
 /// The longest horizon to which roots are fitted where an evaluation walks through the series.
 const SERIES_LIMIT: usize = 1 << 13;
@@ -125,13 +125,10 @@ impl Roots {
         partial_fractions(&self.poles, &self.zeros)
     }
 
-    /// `b_j = Σ_i β_i (1-γ_i)^j` for `b = 1/(c · (1 - p x))`, `p = 1 - gap`, and a second such factor for momentum.
-    fn decoder_modes(&self, gap: f64, momentum: Option<f64>) -> Vec<Mode> {
-        let mut poles = self.zeros.clone();
-        poles.push(gap);
-        poles.extend(momentum);
-        let mut modes = partial_fractions(&poles, &self.poles);
-        if momentum.is_some() {
+    /// `b_j = Σ_i β_i (1-γ_i)^j` for `b = 1/(c · Π (1 - p x))`, `p = 1 - gap`, over one gap or two.
+    fn decoder_modes(&self, gaps: &[f64]) -> Vec<Mode> {
+        let mut modes = partial_fractions(&[&self.zeros, gaps].concat(), &self.poles);
+        if gaps.len() > 1 {
             // Two poles more than zeros: a power of x more in the denominator.
             for mode in &mut modes {
                 mode.weight *= 1.0 - mode.gap;
@@ -161,8 +158,8 @@ fn partial_fractions(poles: &[f64], zeros: &[f64]) -> Vec<Mode> {
 
 /// What the decoder `b = a/c` of one statistic is made of.
 enum Decoder {
-    /// `a = 1/(1 - p x)`, times `1/(1 - β x)` for momentum; the gaps `1 - p` and `1 - β` are kept.
-    Poles { gap: f64, momentum: Option<f64> },
+    /// `a = 1/Π (1 - p x)` by the gaps `1 - p`, one of them or two.
+    Poles(Vec<f64>),
     /// `a = (1 - x^w)/(1 - x)`, w below the horizon.
     Window(usize),
     /// Any series, and the weight of the squared norm of every row.
@@ -182,10 +179,8 @@ struct Fit {
 impl Fit {
     fn new(problem: &Problem) -> Result<Self> {
         let steps = problem.steps();
-        let walks = |one: &Statistic| {
-            let kind = one.workload().kind();
-            matches!(kind, Kind::Average | Kind::Polynomial { .. } | Kind::Weights { .. })
-        };
+        let walks =
+            |one: &Statistic| one.workload().is_average() || one.workload().recurrence() == Recurrence::None;
         let length = if problem.statistics().iter().any(walks) { steps.min(SERIES_LIMIT) } else { steps };
         let decoders = problem
             .statistics()
@@ -250,15 +245,14 @@ impl Fit {
 
 impl Decoder {
     fn new(workload: &Workload, steps: usize) -> Result<Self> {
-        Ok(match workload.kind() {
-            Kind::Count => Self::Poles { gap: 0.0, momentum: None },
-            // The schedule scales steps; the Toeplitz matrix behind it has constant rates.
-            Kind::Momentum { beta, .. } => Self::Poles { gap: 0.0, momentum: Some(1.0 - beta) },
-            Kind::Exponential { alpha } => Self::Poles { gap: (alpha - 1.0) / alpha, momentum: None },
-            Kind::Window { width } if *width >= steps => Self::Poles { gap: 0.0, momentum: None },
-            Kind::Window { width } => Self::Window(*width),
+        Ok(match workload.recurrence() {
+            Recurrence::Window { width } if width < steps => Self::Window(width),
+            // A schedule scales steps; the Toeplitz matrix behind it has constant rates.
+            recurrence if recurrence != Recurrence::None && !workload.is_average() => {
+                Self::Poles(workload.pole_gaps())
+            }
             _ => {
-                let (weights, rows) = toeplitz_part(workload, steps)?;
+                let (weights, rows) = workload.toeplitz_part(steps)?;
                 Self::Series { weights, rows }
             }
         })
@@ -267,7 +261,7 @@ impl Decoder {
     /// The distance of the workload's pole from the unit circle, where it has one.
     fn gap(&self) -> f64 {
         match self {
-            Self::Poles { gap, .. } => *gap,
+            Self::Poles(gaps) => gaps[0],
             Self::Window(_) | Self::Series { .. } => 0.0,
         }
     }
@@ -279,8 +273,8 @@ impl Decoder {
             Metric::Max => geometric.row(steps),
         };
         match self {
-            Self::Poles { gap, momentum } => norm(Geometric::new(roots.decoder_modes(*gap, *momentum))),
-            Self::Window(width) => norm(Geometric::windowed(roots.decoder_modes(0.0, None), *width)),
+            Self::Poles(gaps) => norm(Geometric::new(roots.decoder_modes(gaps))),
+            Self::Window(width) => norm(Geometric::windowed(roots.decoder_modes(&[0.0]), *width)),
             Self::Series { weights, rows } => {
                 let modes = roots.strategy_modes();
                 let mut buffers = vec![0.0; modes.len()];
@@ -430,7 +424,7 @@ mod tests {
             let doubled: Vec<f64> = parameters.iter().flat_map(|p| [*p, 0.5 * p]).collect();
             let roots = Roots::at(&doubled, floor);
             prop_assert!(roots.strategy_modes().iter().all(|mode| mode.weight > 0.0));
-            prop_assert!(roots.decoder_modes(floor, None).iter().all(|mode| mode.weight > 0.0));
+            prop_assert!(roots.decoder_modes(&[floor]).iter().all(|mode| mode.weight > 0.0));
             let coefficients = roots.rational().unwrap().coefficients(50);
             prop_assert!(coefficients.windows(2).all(|pair| pair[0] >= pair[1] && pair[1] >= 0.0));
         }

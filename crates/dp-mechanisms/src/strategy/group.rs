@@ -26,7 +26,7 @@ use crate::error::{Error, Result, check_count};
 use crate::noise::{Side, UnitNoise};
 use crate::problem::Problem;
 use crate::sensitivity::{self, Participation, Sensitivity};
-use crate::workload::{Kind, Workload};
+use crate::workload::Workload;
 
 /// Both halves of the circulant square root.
 #[derive(Debug, Clone)]
@@ -48,7 +48,7 @@ impl Group {
     /// A workload other than the count.
     pub fn new(problem: &Problem) -> Result<Self> {
         let (workload, steps) = (problem.workload(), problem.steps());
-        if *workload.kind() != Kind::Count {
+        if !workload.is_count() {
             return Err(Error::NotApplicable {
                 strategy: "group",
                 workload: workload.to_string(),

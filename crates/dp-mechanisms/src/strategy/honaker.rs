@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::noise::{Side, TILE, UnitNoise};
 use crate::problem::Problem;
 use crate::sensitivity::{Participation, Sensitivity};
-use crate::workload::{Kind, Workload};
+use crate::workload::Workload;
 
 /// A tree whose redundant nodes are used to average noise away.
 ///
@@ -200,7 +200,7 @@ impl Strategy for Honaker {
     }
 
     fn row_norms(&self) -> Result<RowNorms> {
-        if !matches!(self.workload.kind(), Kind::Count | Kind::Average) {
+        if !self.workload.is_prefix_sum() {
             let mut squared = Vec::new();
             self.for_each_row(|_, row| squared.push(row.iter().map(|b| b * b).sum()))?;
             return Ok(RowNorms::exact(squared));

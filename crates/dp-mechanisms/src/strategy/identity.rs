@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::noise::{Side, UnitNoise};
 use crate::problem::Problem;
 use crate::sensitivity::{self, Participation, Sensitivity};
-use crate::workload::{Kind, Workload};
+use crate::workload::Workload;
 
 /// Independent noise on one side of the workload.
 ///
@@ -63,7 +63,7 @@ impl Strategy for Independent {
         if let Some(series) = self.workload.series(self.steps)? {
             return Ok(sensitivity::toeplitz(&series, participation));
         }
-        if *self.workload.kind() == Kind::Average && participation.times_within(self.steps) == 1 {
+        if self.workload.is_average() && participation.times_within(self.steps) == 1 {
             // The first column 1, 1/2, …, 1/n is the longest.
             let first: Vec<f64> = (1..=self.steps).map(|t| (1.0 / t as f64).next_up()).collect();
             return Ok(Sensitivity::exact(dp_linalg::norms::round_up_sum_of_squares(&first)));
@@ -79,7 +79,7 @@ impl Strategy for Independent {
         if let Some(series) = self.workload.series(self.steps)? {
             return Ok(RowNorms::exact(super::prefix_sums_of_squares(&series)));
         }
-        if *self.workload.kind() == Kind::Average {
+        if self.workload.is_average() {
             return Ok(RowNorms::exact((1..=self.steps).map(|t| 1.0 / t as f64).collect()));
         }
         check_materializable(self.steps)?;

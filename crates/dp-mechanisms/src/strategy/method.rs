@@ -12,7 +12,7 @@ use super::{
 use crate::error::{Error, Result};
 use crate::problem::Problem;
 use crate::sensitivity::Participation;
-use crate::workload::Kind;
+use crate::workload::{Recurrence, Workload};
 
 /// Defines the methods with their names, once.
 macro_rules! methods {
@@ -154,16 +154,16 @@ impl Method {
         let steps = problem.steps() as f64;
         let statistics = problem.statistics().len() as f64;
         let single = problem.times() <= 1;
-        let walked = |kind: &Kind| matches!(kind, Kind::Polynomial { .. } | Kind::Weights { .. });
-        let recurrent = !problem.statistics().iter().any(|one| walked(one.workload().kind()));
-        let only = |wanted: fn(&Kind) -> bool| {
-            single && matches!(problem.statistics(), [one] if wanted(one.workload().kind()))
+        let recurrent =
+            problem.statistics().iter().all(|one| one.workload().recurrence() != Recurrence::None);
+        let only = |wanted: fn(&Workload) -> bool| {
+            single && matches!(problem.statistics(), [one] if wanted(one.workload()))
         };
         // Fits at a few thousand steps, whatever the horizon.
-        let tabulated = only(|kind| matches!(kind, Kind::Count | Kind::Average));
+        let tabulated = only(Workload::is_prefix_sum);
         let fit = if tabulated { 0.0 } else { 0.2 * statistics };
         // Where there is no closed form, tables of all steps.
-        let leaps = only(|kind| matches!(kind, Kind::Count | Kind::Average | Kind::Exponential { .. }));
+        let leaps = only(|workload| matches!(workload.recurrence(), Recurrence::First { .. }));
         let tables = if leaps { 0.0 } else { 2e-7 * steps * statistics };
         // The banded program takes some hundred products where the single one takes a handful of decompositions.
         let program = if single { 0.7 } else { 10.0 };

@@ -13,12 +13,12 @@
 use dp_linalg::minimize::{self, Options};
 use dp_linalg::{fft, series};
 
-use super::toeplitz::{Core, ToeplitzStrategy, root_coefficients, toeplitz_part};
+use super::toeplitz::{Core, ToeplitzStrategy, root_coefficients};
 use super::{Progress, Watch, least, tell};
 use crate::error::{Result, check_count};
 use crate::problem::{Metric, Problem, Statistic};
 use crate::sensitivity::Participation;
-use crate::workload::{Kind, Workload};
+use crate::workload::Workload;
 
 /// The Toeplitz strategy of least error.
 ///
@@ -110,7 +110,7 @@ struct Readout {
 
 impl Readout {
     fn new(statistic: &Statistic, steps: usize, metric: Metric) -> Result<Self> {
-        let (weights, rows) = toeplitz_part(statistic.workload(), steps)?;
+        let (weights, rows) = statistic.workload().toeplitz_part(steps)?;
         let mut importance = importance(statistic.workload(), &rows, metric);
         importance.iter_mut().for_each(|value| *value *= statistic.weight());
         Ok(Self { weights, importance })
@@ -119,7 +119,7 @@ impl Readout {
 
 /// `w_k`: how much `b_k²` counts in the error of a workload.
 fn importance(workload: &Workload, rows: &[f64], metric: Metric) -> Vec<f64> {
-    if metric == Metric::Max && *workload.kind() != Kind::Average {
+    if metric == Metric::Max && !workload.is_average() {
         // The last row holds every coefficient.
         return vec![1.0; rows.len()];
     }

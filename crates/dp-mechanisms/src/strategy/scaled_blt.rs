@@ -23,7 +23,7 @@ use super::{Progress, Watch, blt, least, tell};
 use crate::error::Result;
 use crate::problem::{Metric, Problem};
 use crate::sensitivity::{self, Participation};
-use crate::workload::{Kind, Workload};
+use crate::workload::{Recurrence, Workload};
 
 /// The longest horizon at which a row scaling is fitted; it drifts slowly with the horizon.
 const FIT_LIMIT: usize = 1 << 11;
@@ -169,17 +169,17 @@ pub fn with_buffers(problem: &Problem, buffers: usize, watch: &mut Watch<'_>) ->
     let (workload, steps) = (problem.workload(), problem.steps());
     let core = core(problem, buffers, watch)?;
     let alone = match problem.statistics() {
-        [one] => Some(one.workload().kind()),
+        [one] => Some(one.workload()),
         _ => None,
     };
     let parameters = match (alone, problem.metric()) {
-        (Some(Kind::Count), Metric::Mse) => tabulated(COUNT_MEAN, steps),
-        (Some(Kind::Count), Metric::Max) => tabulated(COUNT_MAX, steps),
-        (Some(Kind::Average), Metric::Mse) => tabulated(AVERAGE_MEAN, steps),
+        (Some(one), Metric::Mse) if one.is_count() => tabulated(COUNT_MEAN, steps),
+        (Some(one), Metric::Max) if one.is_count() => tabulated(COUNT_MAX, steps),
+        (Some(one), Metric::Mse) if one.is_average() => tabulated(AVERAGE_MEAN, steps),
         _ => fit(&problem.with_steps(steps.min(FIT_LIMIT)), buffers, watch)?,
     };
-    let log_row = |step: usize| match (alone, problem.metric()) {
-        (Some(Kind::Momentum { .. }), Metric::Max) => anchored(&parameters, step, steps),
+    let log_row = |step: usize| match (alone.map(Workload::recurrence), problem.metric()) {
+        (Some(Recurrence::Second { .. }), Metric::Max) => anchored(&parameters, step, steps),
         _ => scaled::log_row(&parameters, step, steps),
     };
     ToeplitzStrategy::smooth("scaled-blt", workload, steps, core, log_row)
@@ -205,7 +205,7 @@ fn core(problem: &Problem, buffers: usize, watch: &mut Watch<'_>) -> Result<Rati
     let once = once.with_metric(Metric::Mse);
     // Row scaling makes the average of the count; the core need not do it once more.
     let core_of = match problem.statistics() {
-        [one] if *one.workload().kind() == Kind::Average => Problem::new(Workload::count(), once.steps())?,
+        [one] if one.workload().is_average() => Problem::new(Workload::count(), once.steps())?,
         _ => once,
     };
     blt::fit(&core_of, buffers, watch)

@@ -30,7 +30,7 @@ use crate::error::{Error, Result, check_count};
 use crate::noise::{Side, UnitNoise};
 use crate::problem::{Metric, Problem};
 use crate::sensitivity::{self, Participation, Sensitivity};
-use crate::workload::{InverseStream, Kind, Workload};
+use crate::workload::{InverseStream, Recurrence, Workload};
 
 /// How much of B is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -325,10 +325,7 @@ impl Structured {
 
 /// Where the noise is made: on the release where the workload cannot be undone in a short memory.
 fn native_side(workload: &Workload) -> Side {
-    match workload.kind() {
-        Kind::Polynomial { .. } | Kind::Weights { .. } => Side::Output,
-        _ => Side::Input,
-    }
+    if workload.recurrence() == Recurrence::None { Side::Output } else { Side::Input }
 }
 
 impl Strategy for Structured {
@@ -378,8 +375,8 @@ impl Strategy for Structured {
 
     fn memory(&self, dimension: usize) -> usize {
         let kept = self.compressed.diagonals() + self.compressed.decays.len();
-        let undo = match self.workload.kind() {
-            Kind::Window { width } => *width,
+        let undo = match self.workload.recurrence() {
+            Recurrence::Window { width } => width,
             _ => 1,
         };
         (kept + undo) * dimension + (kept + self.compressed.decays.len() + 1) * self.steps()

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::noise::{Side, UnitNoise};
 use crate::problem::Problem;
 use crate::sensitivity::{Participation, Sensitivity};
-use crate::workload::{Kind, Workload};
+use crate::workload::Workload;
 
 /// The binary tree with plain decoding, for any horizon and workload.
 ///
@@ -164,16 +164,13 @@ pub(super) fn prefix_row_norms(
     steps: usize,
     variance: impl Fn(usize) -> f64,
 ) -> Option<Vec<f64>> {
-    match workload.kind() {
-        Kind::Count => Some((1..=steps).map(variance).collect()),
-        Kind::Average => Some((1..=steps).map(|t| variance(t) / (t as f64 * t as f64)).collect()),
-        _ => None,
-    }
+    let divided = |t: usize| variance(t) / workload.divisor(t - 1).powi(2);
+    workload.is_prefix_sum().then(|| (1..=steps).map(divided).collect())
 }
 
 /// The side on which a tree makes its noise: it estimates prefix sums, which are the release of the count.
 pub(super) fn native_side(workload: &Workload) -> Side {
-    if *workload.kind() == Kind::Count { Side::Output } else { Side::Input }
+    if workload.is_count() { Side::Output } else { Side::Input }
 }
 
 /// Adds the noise of each new node to that of the nodes before it.

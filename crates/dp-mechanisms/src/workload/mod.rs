@@ -45,10 +45,10 @@ pub struct Workload {
     kind: Kind,
 }
 
-/// The shape of a workload. Values are validated by the constructors of [`Workload`].
+/// The kinds of workloads; values are validated by the constructors of [`Workload`]. Nothing outside this file knows them: what a
+/// kind means is said by the methods below, and a new one is a variant and an arm in each.
 #[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub enum Kind {
+enum Kind {
     /// The running count: every prefix sum.
     Count,
     /// The running average.
@@ -80,6 +80,19 @@ pub enum Kind {
         /// The learning rates η_1, η_2, …; the last one holds for all later steps.
         rates: Arc<[f64]>,
     },
+}
+
+/// How the release of a step follows from what was kept of the steps before.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Recurrence {
+    /// `s_t = decay · s_{t-1} + x_t`, and `s_t` over its divisor is released.
+    First { decay: f64 },
+    /// `s_t = s_{t-1} + x_t - x_{t-width}`.
+    Window { width: usize },
+    /// `m_t = β m_{t-1} + x_t` and `s_t = s_{t-1} + η_t m_t` with the rate η_t.
+    Second { beta: f64 },
+    /// None: the release is a convolution with the series.
+    None,
 }
 
 impl Workload {
@@ -161,9 +174,151 @@ impl Workload {
         Ok(Self { kind: Kind::Momentum { beta, rates: rates.into() } })
     }
 
-    /// The shape.
-    pub fn kind(&self) -> &Kind {
-        &self.kind
+    /// How a release follows from those before it.
+    pub(crate) fn recurrence(&self) -> Recurrence {
+        match &self.kind {
+            Kind::Count | Kind::Average => Recurrence::First { decay: 1.0 },
+            Kind::Exponential { alpha } => Recurrence::First { decay: 1.0 / alpha },
+            Kind::Window { width } => Recurrence::Window { width: *width },
+            Kind::Momentum { beta, .. } => Recurrence::Second { beta: *beta },
+            Kind::Polynomial { .. } | Kind::Weights { .. } => Recurrence::None,
+        }
+    }
+
+    /// By what the sum after a step (counted from 0) is divided: its number for the average, 1 otherwise.
+    pub(crate) fn divisor(&self, step: usize) -> f64 {
+        if self.is_average() { (step + 1) as f64 } else { 1.0 }
+    }
+
+    /// The learning rate of a step (counted from 0); 1 for workloads without a schedule.
+    pub(crate) fn rate(&self, step: usize) -> f64 {
+        match &self.kind {
+            Kind::Momentum { rates, .. } => rates[step.min(rates.len() - 1)],
+            _ => 1.0,
+        }
+    }
+
+    /// The learning rate of all steps, unless they differ.
+    pub(crate) fn constant_rate(&self) -> Option<f64> {
+        match &self.kind {
+            Kind::Momentum { rates, .. } => rates.iter().all(|rate| *rate == rates[0]).then_some(rates[0]),
+            _ => Some(1.0),
+        }
+    }
+
+    /// Whether this is the count.
+    pub(crate) fn is_count(&self) -> bool {
+        self.kind == Kind::Count
+    }
+
+    /// Whether this is the average.
+    pub(crate) fn is_average(&self) -> bool {
+        self.kind == Kind::Average
+    }
+
+    /// Whether prefix sums are released, or what they are when divided.
+    pub(crate) fn is_prefix_sum(&self) -> bool {
+        self.is_count() || self.is_average()
+    }
+
+    /// Whether inputs are added up as they are, so that the sums stay on the grid of the inputs.
+    pub(crate) fn stays_on_grid(&self) -> bool {
+        matches!(self.kind, Kind::Count | Kind::Window { .. })
+    }
+
+    /// Whether the series does not fall to zero within so many steps: `(1-x) a(x)` does.
+    pub(crate) fn is_running_sum(&self, steps: usize) -> bool {
+        match &self.kind {
+            Kind::Count | Kind::Average | Kind::Momentum { .. } => true,
+            Kind::Exponential { alpha } => *alpha == 1.0,
+            Kind::Window { width } => *width >= steps,
+            Kind::Polynomial { .. } | Kind::Weights { .. } => false,
+        }
+    }
+
+    /// The distances of the poles of the generating function from 1, without division and schedule: that of the sum of which a
+    /// window is a difference, and none where there is no recurrence.
+    pub(crate) fn pole_gaps(&self) -> Vec<f64> {
+        match &self.kind {
+            Kind::Count | Kind::Average | Kind::Window { .. } => vec![0.0],
+            Kind::Exponential { alpha } => vec![(alpha - 1.0) / alpha],
+            Kind::Momentum { beta, .. } => vec![0.0, 1.0 - beta],
+            Kind::Polynomial { .. } | Kind::Weights { .. } => Vec::new(),
+        }
+    }
+
+    /// The weight of an input of the given age, for recurrences of first order and windows.
+    pub(crate) fn weight(&self, age: usize) -> f64 {
+        match &self.kind {
+            Kind::Window { width } if age >= *width => 0.0,
+            Kind::Exponential { alpha } => alpha.powf(-(age as f64)),
+            _ => 1.0,
+        }
+    }
+
+    /// The numbers that its name leaves out.
+    pub(crate) fn unnamed(&self) -> Option<&[f64]> {
+        match &self.kind {
+            Kind::Weights { weights } => Some(weights),
+            Kind::Momentum { rates, .. } => Some(rates),
+            _ => None,
+        }
+    }
+
+    /// The workload of the inputs from a later step on: the diagonal block of A, up to a scaling of its rows.
+    ///
+    /// # Errors
+    /// None in practice.
+    pub(crate) fn beginning_at(&self, start: usize) -> Result<Self> {
+        match &self.kind {
+            // The divisor changes by a factor of 2 at most over as many steps as came before: a count in essence.
+            Kind::Average if start > 0 => Ok(Self::count()),
+            Kind::Momentum { beta, rates } => Self::momentum(*beta, &rates[start.min(rates.len() - 1)..]),
+            _ => Ok(self.clone()),
+        }
+    }
+
+    /// The series of the Toeplitz matrix behind a workload, and the weight of every squared row norm: what an optimizer of
+    /// Toeplitz strategies sees.
+    ///
+    /// The average is the count with rows divided by t; a learning-rate schedule is left out.
+    ///
+    /// # Errors
+    /// What the numeric core refuses.
+    pub(crate) fn toeplitz_part(&self, steps: usize) -> Result<(Vec<f64>, Vec<f64>)> {
+        let behind = match &self.kind {
+            Kind::Average => Self::count(),
+            Kind::Momentum { beta, .. } => Self::momentum(*beta, &[1.0])?,
+            _ => self.clone(),
+        };
+        let series = behind.series(steps)?.unwrap_or_default();
+        Ok((series, (0..steps).map(|step| self.divisor(step).powi(-2)).collect()))
+    }
+
+    /// The coefficients of the square root of the Toeplitz matrix behind the workload, see [`Self::toeplitz_part`].
+    ///
+    /// # Errors
+    /// Weights whose series has no square root.
+    pub(crate) fn root_series(&self, steps: usize) -> Result<Vec<f64>> {
+        Ok(match &self.kind {
+            Kind::Count | Kind::Average => series::binomial(0.5, steps),
+            Kind::Exponential { alpha } => series::sqrt_exponential(*alpha, steps)?,
+            Kind::Window { width } => series::sqrt_window(*width, steps)?,
+            Kind::Momentum { beta, .. } => {
+                // (1 - x)^{-1/2} (1 - βx)^{-1/2}.
+                let binomial = series::binomial(0.5, steps);
+                let mut power = 1.0;
+                let decaying = binomial.iter().map(|coefficient| {
+                    let term = coefficient * power;
+                    power *= beta;
+                    term
+                });
+                series::product(&binomial, &decaying.collect::<Vec<f64>>(), steps)
+            }
+            Kind::Polynomial { .. } | Kind::Weights { .. } => {
+                series::sqrt(&self.series(steps)?.unwrap_or_default(), steps)?
+            }
+        })
     }
 
     /// The first `steps` coefficients of the generating function, if the workload is Toeplitz.
@@ -181,7 +336,7 @@ impl Workload {
                 padded.resize(steps, 0.0);
                 padded
             }
-            Kind::Momentum { beta, rates } if rates.iter().all(|rate| *rate == rates[0]) => {
+            Kind::Momentum { beta, rates } if self.constant_rate().is_some() => {
                 let mut power = 1.0;
                 let mut sum = 0.0;
                 (0..steps)
@@ -194,14 +349,6 @@ impl Workload {
             }
             Kind::Average | Kind::Momentum { .. } => return Ok(None),
         }))
-    }
-
-    /// The learning rate of a step (counted from 0); 1 for workloads without a schedule.
-    pub(crate) fn rate(&self, step: usize) -> f64 {
-        match &self.kind {
-            Kind::Momentum { rates, .. } => rates[step.min(rates.len() - 1)],
-            _ => 1.0,
-        }
     }
 
     /// The matrix itself, for tests and dense programs.
@@ -233,6 +380,29 @@ impl Workload {
                 |(i, j)| if i >= j { 1.0 / (i + 1) as f64 } else { 0.0 },
             ),
         })
+    }
+
+    /// Row `step` (counted from 1) of the matrix, at the given columns.
+    ///
+    /// # Errors
+    /// What the numeric core refuses.
+    pub(crate) fn row(&self, step: usize, columns: std::ops::Range<usize>) -> Result<Vec<f64>> {
+        if let Some(series) = self.series(step)? {
+            return Ok(columns.map(|j| series[step - 1 - j]).collect());
+        }
+        let Kind::Momentum { beta, .. } = &self.kind else {
+            return Ok(vec![1.0 / self.divisor(step - 1); columns.len()]);
+        };
+        // Σ_{i=j}^{step-1} η_i β^{i-j}, from the last column backwards.
+        let mut row = vec![0.0; columns.len()];
+        let mut sum = 0.0;
+        for j in (columns.start..step).rev() {
+            sum = self.rate(j) + beta * sum;
+            if j < columns.end {
+                row[j - columns.start] = sum;
+            }
+        }
+        Ok(row)
     }
 
     /// A stream that applies the workload to `dimension` coordinates, one step at a time.

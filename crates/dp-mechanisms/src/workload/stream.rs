@@ -3,7 +3,7 @@
 use dp_linalg::toeplitz::OnlineToeplitz;
 use dp_linalg::{forget, series};
 
-use super::{Kind, Workload};
+use super::{Recurrence, Workload};
 use crate::error::{Error, Result, check_count};
 
 /// Applies a workload to a stream of vectors, in the state the table of [`crate::workload`] names.
@@ -16,8 +16,8 @@ pub struct WorkloadStream {
 }
 
 enum State {
-    /// One running value per coordinate: count, average, exponential.
-    Running(Vec<f64>),
+    /// One running value per coordinate.
+    Running { decay: f64, sums: Vec<f64> },
     /// The window as suffix sums of the previous block of `width` inputs and a running sum of the current one:
     /// nothing is ever subtracted, so no error accumulates.
     Ring { ring: Vec<f64>, current: Vec<f64> },
@@ -30,7 +30,7 @@ enum State {
 impl Drop for State {
     fn drop(&mut self) {
         match self {
-            Self::Running(values) => forget(values),
+            Self::Running { sums, .. } => forget(sums),
             Self::Ring { ring: first, current: second }
             | Self::Momentum { velocity: first, position: second, .. } => {
                 forget(first);
@@ -47,15 +47,13 @@ impl WorkloadStream {
         check_count("steps", steps)?;
         check_count("dimension", dimension)?;
         let zeros = || vec![0.0; dimension];
-        let state = match workload.kind() {
-            Kind::Count | Kind::Average | Kind::Exponential { .. } => State::Running(zeros()),
-            Kind::Window { width } => {
-                State::Ring { ring: vec![0.0; dimension * (*width).min(steps)], current: zeros() }
+        let state = match workload.recurrence() {
+            Recurrence::First { decay } => State::Running { decay, sums: zeros() },
+            Recurrence::Window { width } => {
+                State::Ring { ring: vec![0.0; dimension * width.min(steps)], current: zeros() }
             }
-            Kind::Momentum { beta, .. } => {
-                State::Momentum { beta: *beta, velocity: zeros(), position: zeros() }
-            }
-            Kind::Polynomial { .. } | Kind::Weights { .. } => {
+            Recurrence::Second { beta } => State::Momentum { beta, velocity: zeros(), position: zeros() },
+            Recurrence::None => {
                 let weights = workload.series(steps)?.unwrap_or_default();
                 State::Convolution {
                     operator: Box::new(OnlineToeplitz::new(&weights, dimension)?),
@@ -93,16 +91,11 @@ impl WorkloadStream {
         self.step += rows.len() / dimension;
         let rows = rows.chunks_exact_mut(dimension);
         match &mut self.state {
-            State::Running(sums) => {
-                let decay = match self.workload.kind() {
-                    Kind::Exponential { alpha } => 1.0 / alpha,
-                    _ => 1.0,
-                };
-                let average = *self.workload.kind() == Kind::Average;
+            State::Running { decay, sums } => {
                 for (step, row) in (first..).zip(rows) {
-                    let scale = if average { 1.0 / (step + 1) as f64 } else { 1.0 };
+                    let scale = 1.0 / self.workload.divisor(step);
                     for (sum, value) in sums.iter_mut().zip(row) {
-                        *sum = *sum * decay + *value;
+                        *sum = *sum * *decay + *value;
                         *value = *sum * scale;
                     }
                 }
@@ -156,7 +149,7 @@ impl WorkloadStream {
     /// Everything the stream knows, as numbers. It contains the true data: treat it as a secret.
     pub fn state(&self) -> Vec<f64> {
         match &self.state {
-            State::Running(sums) => sums.clone(),
+            State::Running { sums, .. } => sums.clone(),
             State::Ring { ring, current } => [ring.as_slice(), current].concat(),
             State::Momentum { velocity, position, .. } => [velocity.as_slice(), position].concat(),
             State::Convolution { history, .. } => history.clone(),
@@ -175,7 +168,7 @@ impl WorkloadStream {
             return Err(Error::HorizonReached { horizon: self.steps });
         }
         match &mut self.state {
-            State::Running(sums) => {
+            State::Running { sums, .. } => {
                 if saved.len() != sums.len() {
                     return refuse(sums.len());
                 }
@@ -227,8 +220,8 @@ pub struct InverseStream {
 }
 
 enum InverseState {
-    /// The previous release (count, average, exponential).
-    Previous(Vec<f64>),
+    /// The previous sum.
+    Previous { decay: f64, sums: Vec<f64> },
     /// The last `width` inputs and the previous release.
     Ring { ring: Vec<f64>, previous: Vec<f64> },
     /// The previous position and velocity.
@@ -240,7 +233,7 @@ enum InverseState {
 impl Drop for InverseState {
     fn drop(&mut self) {
         match self {
-            Self::Previous(values) | Self::Convolution { release: values, .. } => forget(values),
+            Self::Previous { sums: values, .. } | Self::Convolution { release: values, .. } => forget(values),
             Self::Ring { ring: first, previous: second }
             | Self::Momentum { position: first, velocity: second, .. } => {
                 forget(first);
@@ -255,15 +248,15 @@ impl InverseStream {
         check_count("steps", steps)?;
         check_count("dimension", dimension)?;
         let zeros = || vec![0.0; dimension];
-        let state = match workload.kind() {
-            Kind::Count | Kind::Average | Kind::Exponential { .. } => InverseState::Previous(zeros()),
-            Kind::Window { width } => {
-                InverseState::Ring { ring: vec![0.0; dimension * (*width).min(steps)], previous: zeros() }
+        let state = match workload.recurrence() {
+            Recurrence::First { decay } => InverseState::Previous { decay, sums: zeros() },
+            Recurrence::Window { width } => {
+                InverseState::Ring { ring: vec![0.0; dimension * width.min(steps)], previous: zeros() }
             }
-            Kind::Momentum { beta, .. } => {
-                InverseState::Momentum { beta: *beta, position: zeros(), velocity: zeros() }
+            Recurrence::Second { beta } => {
+                InverseState::Momentum { beta, position: zeros(), velocity: zeros() }
             }
-            Kind::Polynomial { .. } | Kind::Weights { .. } => {
+            Recurrence::None => {
                 let weights = workload.series(steps)?.unwrap_or_default();
                 let inverse = series::inverse(&weights, steps)?;
                 let operator = Box::new(OnlineToeplitz::new(&inverse, dimension)?);
@@ -294,16 +287,11 @@ impl InverseStream {
         self.step += rows.len() / self.dimension;
         for (step, row) in (first..).zip(rows.chunks_exact_mut(self.dimension)) {
             match &mut self.state {
-                InverseState::Previous(previous) => {
-                    // With s_t = decay·s_{t-1} + x_t and the release s_t·scale.
-                    let (decay, scale) = match self.workload.kind() {
-                        Kind::Exponential { alpha } => (1.0 / alpha, 1.0),
-                        Kind::Average => (1.0, (step + 1) as f64),
-                        _ => (1.0, 1.0),
-                    };
-                    for (before, value) in previous.iter_mut().zip(row) {
-                        let sum = *value * scale;
-                        *value = sum - decay * *before;
+                InverseState::Previous { decay, sums } => {
+                    let divisor = self.workload.divisor(step);
+                    for (before, value) in sums.iter_mut().zip(row) {
+                        let sum = *value * divisor;
+                        *value = sum - *decay * *before;
                         *before = sum;
                     }
                 }

@@ -12,7 +12,7 @@
 
 use dp_linalg::rational::Rational;
 
-use crate::workload::{Kind, Workload};
+use crate::workload::{Recurrence, Workload};
 
 /// Whether all poles and weights are non-negative, so that sums over the coefficients of the core keep all their digits.
 pub(super) fn nothing_cancels(core: &Rational) -> bool {
@@ -120,12 +120,12 @@ pub(crate) fn column_norms(core: &Rational, rows: &[f64]) -> Vec<f64> {
 
 /// Whether the release is a recurrence that [`for_each_row_norm`] knows.
 pub(crate) fn has_recurrence(workload: &Workload) -> bool {
-    leaps(workload) || matches!(workload.kind(), Kind::Momentum { .. })
+    matches!(workload.recurrence(), Recurrence::First { .. } | Recurrence::Second { .. })
 }
 
 /// Whether it is of first order, so that [`Pieces`](super::pieces::Pieces) can leap over steps.
 pub(crate) fn leaps(workload: &Workload) -> bool {
-    matches!(workload.kind(), Kind::Count | Kind::Average | Kind::Exponential { .. })
+    matches!(workload.recurrence(), Recurrence::First { .. })
 }
 
 /// Calls `visit` with `‖b_t‖²` for every step of `B = A D2⁻¹ T⁻¹ D1⁻¹`, given the inverse of the core, for a workload that
@@ -139,13 +139,11 @@ pub(crate) fn for_each_row_norm(
     column_norms: &[f64],
     mut visit: impl FnMut(f64),
 ) {
-    let decay = match workload.kind() {
-        Kind::Exponential { alpha } => 1.0 / alpha,
-        Kind::Momentum { beta, .. } => *beta,
-        _ => 1.0,
+    let (decay, momentum) = match workload.recurrence() {
+        Recurrence::First { decay } => (decay, false),
+        Recurrence::Second { beta } => (beta, true),
+        Recurrence::Window { .. } | Recurrence::None => (1.0, false),
     };
-    let average = *workload.kind() == Kind::Average;
-    let momentum = matches!(workload.kind(), Kind::Momentum { .. });
     // Covariances of the sum over a momentum, with v and with the momentum, and its variance.
     let (mut with_sum, mut crossed_sum, mut sum) = (vec![0.0; inverse.buffers()], 0.0, 0.0);
     let theta = padded(inverse.theta().iter().copied());
@@ -193,8 +191,7 @@ pub(crate) fn for_each_row_norm(
             visit(sum);
             continue;
         }
-        let scale = if average { ((index + 1) as f64).powi(-2) } else { 1.0 };
-        visit(scale * release);
+        visit(workload.divisor(index).powi(-2) * release);
     }
 }
 

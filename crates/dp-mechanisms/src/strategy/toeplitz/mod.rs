@@ -32,7 +32,7 @@ use super::{
 use crate::error::{Error, Result, check_count};
 use crate::problem::Problem;
 use crate::sensitivity::{self, Participation, Sensitivity};
-use crate::workload::{Kind, Workload};
+use crate::workload::Workload;
 
 pub(crate) use covariance::{column_norms, for_each_row_norm, has_recurrence};
 use pieces::Pieces;
@@ -691,65 +691,18 @@ fn scaled_matrix(coefficients: &[f64], scaling: &Scaling) -> Array2<f64> {
     })
 }
 
-/// The coefficients of the square root of the workload's Toeplitz part.
-///
-/// The average is the count with scaled rows, and momentum with a schedule is momentum with scaled steps: both
-/// take the root of the Toeplitz matrix behind them.
-///
-/// # Errors
-/// Weights whose series has no square root.
-pub fn sqrt_coefficients(workload: &Workload, steps: usize) -> Result<Vec<f64>> {
-    Ok(match workload.kind() {
-        Kind::Count | Kind::Average => series::binomial(0.5, steps),
-        Kind::Exponential { alpha } => series::sqrt_exponential(*alpha, steps)?,
-        Kind::Window { width } => series::sqrt_window(*width, steps)?,
-        Kind::Momentum { beta, .. } => {
-            series::product(&series::binomial(0.5, steps), &sqrt_geometric(*beta, steps), steps)
-        }
-        Kind::Polynomial { .. } | Kind::Weights { .. } => {
-            series::sqrt(&workload.series(steps)?.unwrap_or_default(), steps)?
-        }
-    })
-}
-
-/// The coefficients of `(1 - βx)^{-1/2}`.
-fn sqrt_geometric(beta: f64, steps: usize) -> Vec<f64> {
-    let mut power = 1.0;
-    let mut root = series::binomial(0.5, steps);
-    for coefficient in &mut root {
-        *coefficient *= power;
-        power *= beta;
-    }
-    root
-}
-
-/// The series of the Toeplitz matrix behind a workload, and the weight of every squared row norm: what an optimizer of
-/// Toeplitz strategies sees.
-///
-/// The average is the count with rows divided by t; a learning-rate schedule is left out.
-pub(crate) fn toeplitz_part(workload: &Workload, steps: usize) -> Result<(Vec<f64>, Vec<f64>)> {
-    let surrogate = match workload.kind() {
-        Kind::Average => Workload::count(),
-        Kind::Momentum { beta, .. } => Workload::momentum(*beta, &[1.0])?,
-        _ => workload.clone(),
-    };
-    let series = surrogate.series(steps)?.unwrap_or_default();
-    let average = *workload.kind() == Kind::Average;
-    let row = |t: usize| if average { ((t + 1) as f64).powi(-2) } else { 1.0 };
-    Ok((series, (0..steps).map(row).collect()))
-}
-
 /// The core of the square-root strategies.
 ///
 /// # Errors
 /// Weights whose series has no square root.
 pub fn sqrt_core(workload: &Workload, steps: usize) -> Result<Core> {
     check_count("steps", steps)?;
-    let coefficients = sqrt_coefficients(workload, steps)?;
-    let inverse = match workload.kind() {
-        // The closed form is accurate in every coefficient, however small.
-        Kind::Count | Kind::Average => series::binomial(-0.5, steps),
-        _ => series::inverse(&coefficients, steps)?,
+    let coefficients = workload.root_series(steps)?;
+    // The closed form is accurate in every coefficient, however small.
+    let inverse = if workload.is_prefix_sum() {
+        series::binomial(-0.5, steps)
+    } else {
+        series::inverse(&coefficients, steps)?
     };
     Ok(Core::Full { coefficients, inverse })
 }

@@ -16,7 +16,7 @@ use super::covariance::{Pair, Recursion, nothing_cancels, pairs};
 use super::{CLOSED_FORM_MARGIN, Scaling};
 use crate::error::{Error, Result};
 use crate::strategy::{Coefficients, RowNorms};
-use crate::workload::{Kind, Workload};
+use crate::workload::{Recurrence, Workload};
 
 /// The length of a piece in the logit of time.
 const LENGTH: f64 = 0.1;
@@ -246,11 +246,7 @@ impl Pieces {
     ///
     /// **Complexity** O(k² log² n).
     pub(super) fn row_norms(&self, workload: &Workload, inverse: &Rational) -> RowNorms {
-        let decay = match workload.kind() {
-            Kind::Exponential { alpha } => 1.0 / alpha,
-            _ => 1.0,
-        };
-        let average = *workload.kind() == Kind::Average;
+        let decay = if let Recurrence::First { decay } = workload.recurrence() { decay } else { 1.0 };
         let mut covariance = Covariance::new(inverse.buffers());
         let (mut rows, mut squared) = (Vec::new(), Vec::new());
         let mut log_norm = self.log_norm(0);
@@ -267,7 +263,7 @@ impl Pieces {
                 covariance.leap(Transition::new(inverse, piece.slope, growth, decay), to - from);
                 (log_norm, from) = (next, to);
                 let units = 2.0 * (log_norm - self.log_row(index, to));
-                let time = if average { to as f64 } else { 1.0 };
+                let time = workload.divisor(to - 1);
                 rows.push(to - 1);
                 squared.push(covariance.release() * units.exp() / (time * time));
             }

@@ -9,7 +9,7 @@ use super::Scaling;
 use crate::error::Result;
 use crate::strategy::row_norms::Geometric;
 use crate::strategy::{RowNorms, check_materializable, prefix_sums_of_squares};
-use crate::workload::{Kind, Workload};
+use crate::workload::{Recurrence, Workload};
 
 /// Up to this many steps every entry of B is computed; above it, selected rows, and the rest interpolated.
 const EXACT_LIMIT: usize = 8192;
@@ -17,18 +17,15 @@ const EXACT_LIMIT: usize = 8192;
 /// `C = T`: for Toeplitz workloads `b = a/c` and the norms are partial sums.
 pub(super) fn unscaled(workload: &Workload, mut inverse: Vec<f64>) -> Result<RowNorms> {
     let steps = inverse.len();
-    if matches!(workload.kind(), Kind::Momentum { .. }) && workload.series(steps)?.is_none() {
+    if workload.constant_rate().is_none() {
         let identity = Scaling { rows: vec![1.0; steps], column_norms: vec![1.0; steps] };
         return scaled(workload, &inverse, &identity);
     }
-    let average = *workload.kind() == Kind::Average;
-    let toeplitz = if average { Workload::count() } else { workload.clone() };
+    let toeplitz = if workload.is_average() { Workload::count() } else { workload.clone() };
     Readout::new(&toeplitz, steps)?.apply_from(0, &mut inverse);
     let mut squared = prefix_sums_of_squares(&inverse);
-    if average {
-        for (index, norm) in squared.iter_mut().enumerate() {
-            *norm /= ((index + 1) * (index + 1)) as f64;
-        }
+    for (step, norm) in squared.iter_mut().enumerate() {
+        *norm /= workload.divisor(step).powi(2);
     }
     Ok(RowNorms::exact(squared))
 }
@@ -38,26 +35,19 @@ pub(super) fn unscaled(workload: &Workload, mut inverse: Vec<f64>) -> Result<Row
 ///
 /// The average divides those of the count by t², and is interpolated: its mean has no closed form.
 pub(super) fn closed_form(workload: &Workload, core: &Rational, steps: usize) -> Option<RowNorms> {
-    let modes = match workload.kind() {
-        Kind::Count | Kind::Average | Kind::Window { .. } => core.quotient_modes(&[0.0])?,
-        Kind::Exponential { alpha } => core.quotient_modes(&[(alpha - 1.0) / alpha])?,
-        Kind::Momentum { beta, rates } if rates.iter().all(|rate| *rate == rates[0]) => {
-            let mut modes = core.quotient_modes(&[0.0, 1.0 - beta])?;
-            modes.iter_mut().for_each(|mode| mode.weight *= rates[0]);
-            modes
-        }
-        _ => return None,
-    };
-    let geometric = match workload.kind() {
-        Kind::Window { width } => Geometric::windowed(modes, *width),
+    let rate = workload.constant_rate()?;
+    let mut modes = core.quotient_modes(&workload.pole_gaps())?;
+    modes.iter_mut().for_each(|mode| mode.weight *= rate);
+    let geometric = match workload.recurrence() {
+        Recurrence::Window { width } => Geometric::windowed(modes, width),
         _ => Geometric::new(modes),
     };
     if !geometric.is_accurate(steps) {
         return None;
     }
-    if *workload.kind() == Kind::Average {
+    if workload.is_average() {
         let nodes = sample_rows(workload, steps);
-        let squared = |row: &usize| geometric.row(row + 1) / ((row + 1) as f64).powi(2);
+        let squared = |row: &usize| geometric.row(row + 1) / workload.divisor(*row).powi(2);
         return Some(RowNorms::interpolated(&nodes, &nodes.iter().map(squared).collect::<Vec<_>>(), steps));
     }
     Some(RowNorms::geometric(geometric, steps))
@@ -102,8 +92,8 @@ pub(crate) struct Readout<'a> {
 
 impl<'a> Readout<'a> {
     pub(crate) fn new(workload: &'a Workload, steps: usize) -> Result<Self> {
-        let weights = match workload.kind() {
-            Kind::Polynomial { .. } | Kind::Weights { .. } => workload.series(steps)?,
+        let weights = match workload.recurrence() {
+            Recurrence::None => workload.series(steps)?,
             _ => None,
         };
         Ok(Self { workload, weights })
@@ -135,33 +125,32 @@ impl<'a> Readout<'a> {
     /// Applies the workload in place to a vector that is zero before `start`.
     fn apply_from(&self, start: usize, values: &mut [f64]) {
         let tail = &mut values[start..];
-        match (self.workload.kind(), &self.weights) {
-            (_, Some(weights)) => {
-                let product = fft::convolve_truncated(weights, tail, tail.len());
-                tail.copy_from_slice(&product);
-            }
-            (Kind::Window { width: 1 }, _) => {}
-            (Kind::Window { width }, _) => {
+        match self.workload.recurrence() {
+            Recurrence::Window { width: 1 } => {}
+            Recurrence::Window { width } => {
                 running(tail, 1.0);
-                for index in (*width..tail.len()).rev() {
+                for index in (width..tail.len()).rev() {
                     tail[index] -= tail[index - width];
                 }
             }
-            (Kind::Exponential { alpha }, _) => running(tail, 1.0 / alpha),
-            (Kind::Average, _) => {
-                running(tail, 1.0);
-                for (offset, value) in tail.iter_mut().enumerate() {
-                    *value /= (start + offset + 1) as f64;
+            Recurrence::First { decay } => {
+                running(tail, decay);
+                for (step, value) in (start..).zip(tail) {
+                    *value /= self.workload.divisor(step);
                 }
             }
-            (Kind::Momentum { beta, .. }, _) => {
-                running(tail, *beta);
-                for (offset, value) in tail.iter_mut().enumerate() {
-                    *value *= self.workload.rate(start + offset);
+            Recurrence::Second { beta } => {
+                running(tail, beta);
+                for (step, value) in (start..).zip(&mut *tail) {
+                    *value *= self.workload.rate(step);
                 }
                 running(tail, 1.0);
             }
-            _ => running(tail, 1.0),
+            Recurrence::None => {
+                let weights = self.weights.as_deref().unwrap_or_default();
+                let product = fft::convolve_truncated(weights, tail, tail.len());
+                tail.copy_from_slice(&product);
+            }
         }
     }
 }
@@ -178,13 +167,10 @@ fn running(values: &mut [f64], decay: f64) {
 /// Selected rows of B by FFT, and a cubic through their logarithms in the logit of time.
 fn interpolated(workload: &Workload, inverse: &[f64], scaling: &Scaling) -> Result<RowNorms> {
     let steps = inverse.len();
-    if matches!(workload.kind(), Kind::Momentum { .. }) && workload.series(steps)?.is_none() {
+    if workload.constant_rate().is_none() {
         check_materializable(steps)?;
     }
-    let weights = match workload.kind() {
-        Kind::Average => series::count(steps),
-        _ => workload.series(steps)?.unwrap_or_else(|| series::count(steps)),
-    };
+    let weights = workload.series(steps)?.unwrap_or_else(|| series::count(steps));
     let nodes = sample_rows(workload, steps);
     let norms: Vec<f64> = nodes
         .par_iter()
@@ -192,7 +178,7 @@ fn interpolated(workload: &Workload, inverse: &[f64], scaling: &Scaling) -> Resu
             // b_{t,i} = (1/d_i) Σ_j A_{t,j} n_j t⁻¹_{j-i}: a correlation over j ≤ t.
             let weighted: Vec<f64> = (0..=row).map(|j| weights[row - j] * scaling.column_norms[j]).collect();
             let entries = fft::correlate(&weighted, &inverse[..=row]);
-            let scale = if *workload.kind() == Kind::Average { 1.0 / (row + 1) as f64 } else { 1.0 };
+            let scale = 1.0 / workload.divisor(row);
             entries.iter().zip(&scaling.rows).map(|(entry, d)| (scale * entry / d).powi(2)).sum()
         })
         .collect();
@@ -208,7 +194,7 @@ fn sample_rows(workload: &Workload, steps: usize) -> Vec<usize> {
         let x = range * (2.0 * f64::from(index) / f64::from(count) - 1.0);
         rows.push(((steps as f64 / (1.0 + (-x).exp())) as usize).min(steps - 1));
     }
-    if let Kind::Window { width } = workload.kind() {
+    if let Recurrence::Window { width } = workload.recurrence() {
         // The norms have a kink where the window fills up.
         for distance in (0..usize::BITS).map(|bit| 1_usize << bit).take_while(|distance| *distance < steps) {
             rows.push(width.saturating_sub(distance).min(steps - 1));

@@ -11,10 +11,9 @@
 use dp_linalg::fft::{self, Complex64};
 use dp_linalg::series;
 
-use super::{Core, sqrt_coefficients, sqrt_core, toeplitz_part};
+use super::{Core, sqrt_core};
 use crate::error::{Result, check_count};
 use crate::problem::Statistic;
-use crate::workload::Kind;
 
 /// The circle has at least this many points for every step: the logarithm's coefficients fall slowly where g is small.
 const OVERSAMPLING: usize = 8;
@@ -32,13 +31,13 @@ const FLOOR: f64 = 1e-9;
 pub(crate) fn root_coefficients(statistics: &[Statistic], steps: usize) -> Result<Vec<f64>> {
     check_count("steps", steps)?;
     if let [one] = statistics {
-        return sqrt_coefficients(one.workload(), steps);
+        return one.workload().root_series(steps);
     }
-    let sums = statistics.iter().any(|one| is_running_sum(one.workload().kind(), steps));
+    let sums = statistics.iter().any(|one| one.workload().is_running_sum(steps));
     let size = (OVERSAMPLING * steps).next_power_of_two();
     let mut correlations = vec![0.0; steps];
     for one in statistics {
-        let (mut weights, rows) = toeplitz_part(one.workload(), steps)?;
+        let (mut weights, rows) = one.workload().toeplitz_part(steps)?;
         let mean_row = rows.iter().sum::<f64>() / steps as f64;
         if sums {
             for index in (1..steps).rev() {
@@ -74,15 +73,5 @@ pub(crate) fn root_core(statistics: &[Statistic], steps: usize) -> Result<Core> 
     match statistics {
         [one] => sqrt_core(one.workload(), steps),
         _ => Core::full(root_coefficients(statistics, steps)?),
-    }
-}
-
-/// Whether the series behind a workload does not fall to zero: `(1-x) a(x)` does.
-fn is_running_sum(kind: &Kind, steps: usize) -> bool {
-    match kind {
-        Kind::Count | Kind::Average | Kind::Momentum { .. } => true,
-        Kind::Exponential { alpha } => *alpha == 1.0,
-        Kind::Window { width } => *width >= steps,
-        Kind::Polynomial { .. } | Kind::Weights { .. } => false,
     }
 }

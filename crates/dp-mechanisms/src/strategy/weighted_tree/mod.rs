@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::noise::{Side, UnitNoise};
 use crate::problem::Problem;
 use crate::sensitivity::{Participation, Sensitivity};
-use crate::workload::{Kind, Workload};
+use crate::workload::Workload;
 
 /// A tree whose nodes share what each column of C may hold in ℓ1.
 ///
@@ -146,7 +146,7 @@ impl Strategy for WeightedTree {
 
     fn row_norms(&self) -> Result<RowNorms> {
         let steps = self.steps();
-        if !matches!(self.workload.kind(), Kind::Count | Kind::Average) {
+        if !self.workload.is_prefix_sum() {
             let mut squared = Vec::with_capacity(steps);
             self.for_each_row(|_, row| squared.push(row.iter().map(|b| b * b).sum()))?;
             return Ok(RowNorms::exact(squared));
