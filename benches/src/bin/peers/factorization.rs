@@ -235,7 +235,7 @@ impl Work<'_> {
         let build = || banded::banded(&problem, &mut unwatched);
         let mut rows = vec![self.ours((&work, "Toeplitz"), Metric::Mse, build, |_| "fitted".to_owned())?];
         let normalized = || {
-            let core = build()?.core().clone();
+            let core = build()?.core().into_owned();
             ToeplitzStrategy::normalized(
                 "banded",
                 &Workload::count(),

@@ -36,7 +36,7 @@ pub(crate) fn compare(peers: &Peers, quick: bool) -> Result<Section> {
     let mut rows = Vec::new();
     for dimension in if quick { [10_000, 100_000] } else { [100_000, 1_000_000] } {
         for strategy in &strategies {
-            let (kind, size, parameters) = match strategy.core() {
+            let (kind, size, parameters) = match strategy.core().as_ref() {
                 Core::Rational(core) => ("blt", format!("{} buffers", core.buffers()), parameters(core)),
                 Core::Banded(band) => ("banded", format!("{} bands", band.len()), vec![list(band)]),
                 _ => continue,
@@ -80,7 +80,8 @@ pub(crate) fn compare(peers: &Peers, quick: bool) -> Result<Section> {
 
 /// The noise of a model: in shards and single precision on our side, where the other side runs while its state fits.
 fn long(peers: &Peers, strategy: &ToeplitzStrategy, dimension: usize) -> Result<Vec<Row>> {
-    let Core::Rational(core) = strategy.core() else { return Ok(Vec::new()) };
+    let core = strategy.core();
+    let Core::Rational(core) = core.as_ref() else { return Ok(Vec::new()) };
     let work = format!("{} buffers, d = {dimension}", core.buffers());
     peers.doing(work.clone());
     let (seed, precision) = (Seed::reproducible(1), Precision::Single);

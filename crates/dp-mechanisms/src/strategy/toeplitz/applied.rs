@@ -90,7 +90,8 @@ mod tests {
     use super::*;
     use crate::conformance;
     use crate::sensitivity::Participation;
-    use crate::strategy::{Method, Strategy};
+    use crate::strategy::toeplitz::ToeplitzStrategy;
+    use crate::strategy::{Measurement, Method, Strategy};
     use crate::{Problem, planner};
 
     #[test]
@@ -101,6 +102,12 @@ mod tests {
         let refused = [Method::Sqrt, Method::NormalizedSqrt, Method::ScaledSqrt, Method::BandedInverse];
         for method in refused {
             assert!(matches!(method.build(&long), Err(Error::NotApplicable { .. })), "{method}");
+        }
+        let core = crate::strategy::toeplitz::sqrt_core(&workload, 600).unwrap();
+        for columns in [None, Some(vec![1.0; 600])] {
+            let measurement = Measurement::Scaled { rows: vec![1.0; 600], core: core.clone(), columns };
+            let refused = ToeplitzStrategy::measuring("measured", &workload, 600, measurement);
+            assert!(matches!(refused, Err(Error::NotApplicable { .. })));
         }
         let footprint = crate::Footprint::scalar(0.0, 1.0, crate::Relation::ZeroOut, Participation::Single);
         let chosen = planner::best(&long, &footprint.unwrap(), 1).unwrap();
@@ -120,17 +127,18 @@ mod tests {
         inverse[1] += 1e-4;
         inverse[2] -= 1e-4;
         let core = Core::Full { coefficients, inverse };
-        let strategies = [
-            super::super::ToeplitzStrategy::plain("plain", &Workload::count(), steps, core.clone()).unwrap(),
-            super::super::ToeplitzStrategy::normalized(
-                "scaled",
-                &Workload::count(),
-                steps,
-                core,
-                vec![1.0; steps],
-            )
-            .unwrap(),
-        ];
+        let falling = (0..steps).map(|t| 1.0 - 0.02 * t as f64).collect::<Vec<f64>>();
+        let rising = falling.iter().rev().copied().collect::<Vec<f64>>();
+        let given = |columns: Option<Vec<f64>>| Measurement::Scaled {
+            rows: vec![1.0; steps],
+            core: core.clone(),
+            columns,
+        };
+        let measured =
+            [Measurement::Toeplitz(core.clone()), given(None), given(Some(falling)), given(Some(rising))];
+        let strategies = measured.map(|measurement| {
+            ToeplitzStrategy::measuring("measured", &Workload::count(), steps, measurement).unwrap()
+        });
         let repeated = Participation::repeated(3, 2).unwrap();
         for strategy in &strategies {
             let applied = {

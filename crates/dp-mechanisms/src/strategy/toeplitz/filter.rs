@@ -7,8 +7,9 @@ use dp_linalg::toeplitz::{BandedStream, BlockKernel, BlockToeplitz, OnlineToepli
 use rayon::prelude::*;
 use zeroize::Zeroize;
 
-use super::pieces::{BLOCK, Block};
-use super::{Core, Diagonals};
+use super::core::Core;
+use super::pieces::{BLOCK, Block, Pieces};
+use super::shape::{Scaling, Shape};
 use crate::error::{Error, Result};
 use crate::noise::{self, Side, UnitNoise};
 use crate::strategy::NoiseFilter;
@@ -18,29 +19,28 @@ const BLOCKS_LIMIT: usize = 1 << 25;
 
 /// The filter that suits the core.
 pub(super) fn build(
-    core: &Core,
-    scaling: Option<&Arc<Diagonals>>,
+    shape: &Shape,
     kernel: &OnceLock<Arc<BlockKernel>>,
     steps: usize,
     dimension: usize,
 ) -> Result<Box<dyn NoiseFilter>> {
-    if let Some(filter) = recurrence::<f64>(core, scaling, steps, dimension)? {
+    if let Some(filter) = recurrence::<f64>(shape, steps, dimension)? {
         return Ok(filter);
     }
     if steps.saturating_mul(dimension) > BLOCKS_LIMIT {
-        let operator = Box::new(OnlineToeplitz::new(&core.inverse(steps)?, dimension)?);
-        return Ok(around(scaling, Online { operator, z: vec![0.0; dimension] }));
+        let operator = Box::new(OnlineToeplitz::new(&shape.core().inverse(steps)?, dimension)?);
+        return Ok(around(shape, Online { operator, z: vec![0.0; dimension] }));
     }
     let kernel = if let Some(kernel) = kernel.get() {
         Arc::clone(kernel)
     } else {
-        let made = Arc::new(BlockKernel::new(&core.inverse(steps)?)?);
+        let made = Arc::new(BlockKernel::new(&shape.core().inverse(steps)?)?);
         Arc::clone(kernel.get_or_init(|| made))
     };
     Ok(Box::new(Blocks {
         rows: Vec::with_capacity(kernel.block() * dimension),
         operator: BlockToeplitz::new(kernel, dimension)?,
-        scaling: scaling.map(Reader::new),
+        scaling: Reader::new(shape),
         step: 0,
         served: 0,
     }))
@@ -48,17 +48,16 @@ pub(super) fn build(
 
 /// The filter of a core with a short memory, which is kept in numbers of type T; nothing for a core without.
 pub(super) fn recurrence<T: Sample>(
-    core: &Core,
-    scaling: Option<&Arc<Diagonals>>,
+    shape: &Shape,
     steps: usize,
     dimension: usize,
 ) -> Result<Option<Box<dyn NoiseFilter>>> {
     let within = |band: &[f64]| BandedStream::<T>::new(&band[..band.len().min(steps)], dimension);
-    Ok(Some(match core {
+    Ok(Some(match shape.core().as_ref() {
         Core::Full { .. } => return Ok(None),
-        Core::Rational(rational) => around(scaling, RationalStream::<T>::new(rational, dimension)?),
-        Core::Banded(band) => around(scaling, Substitution(within(band)?)),
-        Core::BandedInverse(band) => around(scaling, Finite(within(band)?)),
+        Core::Rational(rational) => around(shape, RationalStream::<T>::new(rational, dimension)?),
+        Core::Banded(band) => around(shape, Substitution(within(band)?)),
+        Core::BandedInverse(band) => around(shape, Finite(within(band)?)),
     }))
 }
 
@@ -158,8 +157,8 @@ struct Scaled<I> {
     inner: I,
 }
 
-fn around<I: Inverse + 'static>(scaling: Option<&Arc<Diagonals>>, inner: I) -> Box<dyn NoiseFilter> {
-    Box::new(Scaled { scaling: scaling.map(Reader::new), step: 0, inner })
+fn around<I: Inverse + 'static>(shape: &Shape, inner: I) -> Box<dyn NoiseFilter> {
+    Box::new(Scaled { scaling: Reader::new(shape), step: 0, inner })
 }
 
 impl<I: Inverse> Scaled<I> {
@@ -210,37 +209,47 @@ impl<I: Inverse> NoiseFilter for Scaled<I> {
 }
 
 /// The diagonals as a stream reads them: tables as they are, and of the pieces one block at a time.
-struct Reader {
-    diagonals: Arc<Diagonals>,
-    /// The block that is at hand.
-    index: Option<usize>,
-    block: Block,
+enum Reader {
+    Tables(Arc<Scaling>),
+    Pieces {
+        pieces: Arc<Pieces>,
+        /// The block that is at hand.
+        index: Option<usize>,
+        block: Box<Block>,
+    },
 }
 
 impl Reader {
-    fn new(diagonals: &Arc<Diagonals>) -> Self {
-        Self { diagonals: Arc::clone(diagonals), index: None, block: Block::default() }
+    /// Nothing where there are no diagonals.
+    fn new(shape: &Shape) -> Option<Self> {
+        match shape {
+            Shape::Plain(_) => None,
+            Shape::Tables(_, scaling, _) => Some(Self::Tables(Arc::clone(scaling))),
+            Shape::Pieces(_, pieces) => {
+                Some(Self::Pieces { pieces: Arc::clone(pieces), index: None, block: Box::default() })
+            }
+        }
     }
 
     /// How many rows from a step on can be worked on at once.
     fn ready(&self, step: usize) -> usize {
-        match self.diagonals.as_ref() {
-            Diagonals::Tables(..) => usize::MAX,
-            Diagonals::Pieces(_) => BLOCK - step % BLOCK,
+        match self {
+            Self::Tables(_) => usize::MAX,
+            Self::Pieces { .. } => BLOCK - step % BLOCK,
         }
     }
 
     /// Both diagonals from a step on, as far as they are ready.
     fn from(&mut self, step: usize) -> (&[f64], &[f64]) {
-        let (scaling, step) = match self.diagonals.as_ref() {
-            Diagonals::Tables(scaling, _) => (scaling, step),
-            Diagonals::Pieces(pieces) => {
-                let index = step / BLOCK;
-                if self.index != Some(index) {
-                    pieces.block(index, &mut self.block);
-                    self.index = Some(index);
+        let (scaling, step): (&Scaling, usize) = match self {
+            Self::Tables(scaling) => (scaling, step),
+            Self::Pieces { pieces, index, block } => {
+                let wanted = step / BLOCK;
+                if *index != Some(wanted) {
+                    pieces.block(wanted, block);
+                    *index = Some(wanted);
                 }
-                (&self.block.scaling, step % BLOCK)
+                (&block.scaling, step % BLOCK)
             }
         };
         (&scaling.rows[step..], &scaling.column_norms[step..])
@@ -378,11 +387,10 @@ mod tests {
     fn diagonals_in_pieces_and_in_tables_make_the_same_noise() {
         let steps = 70_000;
         let pieces = scaled(steps);
-        let diagonals = pieces.scaling.as_ref().unwrap();
-        assert!(matches!(diagonals.as_ref(), Diagonals::Pieces(_)));
+        assert!(matches!(pieces.shape, Shape::Pieces(..)));
         let mut tables = pieces.clone();
-        tables.scaling =
-            Some(Arc::new(Diagonals::Tables(diagonals.tables().into_owned(), Columns::Normalized)));
+        let scaling = Arc::new(pieces.shape.scaling().unwrap().into_owned());
+        tables.shape = Shape::Tables(pieces.core().into_owned(), scaling, Columns::Normalized);
         for dimension in [1, 3] {
             let noise = |strategy: &ToeplitzStrategy, chunks: &[usize]| {
                 let mut source = GaussianSource::new(Seed::reproducible(5), dimension);
