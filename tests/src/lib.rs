@@ -11,7 +11,8 @@ pub struct FirstPage;
 pub mod audit;
 pub mod goodness;
 
-use std::sync::{Arc, LazyLock};
+use std::net::TcpListener;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use dp_linalg::norms;
 use dp_mechanisms::noise::UnitNoise;
@@ -25,6 +26,26 @@ pub const HORIZONS: [usize; 7] = [1, 2, 3, 7, 64, 100, 257];
 
 /// Agreement up to rounding, relative to the largest value that takes part.
 pub const ROUNDING: f64 = 1e-9;
+
+/// Addresses on this machine at which nobody listens, none of them given to anybody else by this program, one on each line.
+///
+/// They lie below the ports that the system gives to outgoing connections, so that none of these takes one before it is used.
+pub fn free_addresses(count: usize) -> String {
+    static NEXT: Mutex<Option<u16>> = Mutex::new(None);
+    let mut next = NEXT.lock().unwrap_or_else(PoisonError::into_inner);
+    // Tests that run beside this one begin elsewhere.
+    let mut port = next.unwrap_or((std::process::id() % 1000 * 12) as u16);
+    let mut addresses = Vec::new();
+    while addresses.len() < count {
+        port = (port + 1) % 12_000;
+        let address = format!("127.0.0.1:{}", 20_000 + port);
+        if TcpListener::bind(&address).is_ok() {
+            addresses.push(address);
+        }
+    }
+    *next = Some(port);
+    addresses.join("\n")
+}
 
 /// A workload with a name that tells it from all others (weights and rates have no short form of their own).
 pub type Labelled = (&'static str, Workload);

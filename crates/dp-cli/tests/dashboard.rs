@@ -505,11 +505,7 @@ fn workers_and_processes_publish_the_same_files() {
     let folder = place(spec);
     let folder = folder.path();
     std::fs::write(folder.join("cases.csv"), rows(5)).unwrap();
-    // Addresses at which nobody listens any more.
-    let free = [0, 1].map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
-    let hosts = free.each_ref().map(|host| host.local_addr().unwrap().to_string());
-    drop(free);
-    std::fs::write(folder.join("hosts"), hosts.join("\n")).unwrap();
+    std::fs::write(folder.join("hosts"), dp_tests::free_addresses(2)).unwrap();
     let process = |number: &str| {
         let more = ["--processes", "2", "--process", number, "--hosts", "hosts", "--wait", "20"];
         let mut command = command(folder, &[&run[..], &more].concat());

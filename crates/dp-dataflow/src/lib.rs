@@ -11,6 +11,8 @@
 //! | [`mesh`] | connections between processes, and how their loss is noticed |
 //! | `sealed` | connections that nobody else can read or change |
 //! | [`secret`] | what the processes of a run have in common |
+//! | `alike` | what must be the same for all processes, and must not change while they read |
+//! | `team` | what processes tell each other |
 //! | [`run`](mod@run) | a run: who does what, in which order, and what is on disk when |
 //!
 //! # How a run goes
@@ -33,6 +35,7 @@
 //! draws its own, and none knows that of another. Connections are encrypted and authenticated under the shared secret: whoever
 //! listens on the network sees how many bytes go where and when.
 
+mod alike;
 mod closing;
 pub mod mesh;
 pub mod operators;
@@ -40,6 +43,7 @@ mod reading;
 pub mod run;
 mod sealed;
 pub mod secret;
+mod team;
 mod work;
 
 pub use dp_events::{Error, Result};

@@ -195,6 +195,8 @@ fn reach(address: &str, deadline: Instant) -> Option<TcpStream> {
         let found = address.to_socket_addrs().ok().and_then(|mut all| all.next());
         if let Some(found) = found
             && let Ok(stream) = TcpStream::connect_timeout(&found, left)
+            // Where nobody listens yet, the system may choose the address asked for as this end's own and connect it to itself.
+            && stream.local_addr().ok() != Some(found)
         {
             return Some(stream);
         }

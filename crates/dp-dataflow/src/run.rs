@@ -10,36 +10,26 @@
 //! | commit | writes the new state: **from here on the run has happened** | |
 //! | publish | writes the output | ends |
 
-use std::fmt::Write as _;
-use std::io::BufReader;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use dp_events::consumed::{Consumed, RowHasher, Stretch};
-use dp_events::dashboard::{Design, Gather, Gathering};
-use dp_events::intake::{Event, OpenSteps, Opened, Parser};
+use dp_events::dashboard::{Gather, Gathering};
+use dp_events::intake::{Event, OpenSteps, Parser};
 use dp_events::part::{self, Part, PartFolder, PartOf};
 use dp_events::people::{HashKey, People};
 use dp_events::rows::{self, InputFile};
-use dp_events::spec::{BadRows, Identity, Spec};
+use dp_events::spec::{BadRows, Spec};
 use dp_events::{Dashboard, Mistake, Outcome, Randomness, Releases};
-use serde::{Deserialize, Serialize};
 
+use crate::alike::{self, Facts, stamps, unchanged};
 use crate::closing::Closing;
 use crate::mesh::{self, Broken, Hosts, Mesh};
 use crate::operators::owner_of_person;
-use crate::sealed::Sealed;
 use crate::secret::{Secret, masked};
-use crate::work::{self, Found, Job, Progress, Published, Reached, Unit};
+use crate::team::{Message, Start, Team};
+use crate::work::{self, Found, Job, Progress, Published, Unit};
 use crate::{Error, Result, failed};
-
-/// How far the clocks of two machines may be apart.
-const SKEW: u64 = 300;
-
-/// Bytes at either end of a file by which processes find out that they have different ones.
-const SAMPLE: u64 = 1 << 16;
 
 /// How often progress is reported.
 const REPORT: Duration = Duration::from_secs(1);
@@ -55,64 +45,6 @@ pub struct Options {
     pub hosts: Option<(Hosts, Secret)>,
     /// Receives lines about the progress, for whoever runs it: they speak of the data.
     pub log: Option<Log>,
-}
-
-/// What processes tell each other.
-#[derive(Serialize, Deserialize)]
-enum Message {
-    /// What a process has.
-    Facts(Facts),
-    /// The run begins.
-    Start(Box<Start>),
-    /// The state of this process fits.
-    Ready,
-    /// All states fit.
-    Go,
-    /// How far a process is.
-    Progress(Reached),
-    /// What a process has read, and whether a row could not be used.
-    Finished(Vec<(u32, Found)>, bool),
-    /// Write the state of a generation.
-    Stage(u64),
-    /// It is written.
-    Staged,
-    /// The run is over.
-    Done,
-    /// The run cannot go on.
-    Failed(String),
-}
-
-/// What must be the same for all processes.
-#[derive(Serialize, Deserialize)]
-struct Facts {
-    version: String,
-    program: [u8; 32],
-    workers: usize,
-    identity: Identity,
-    randomness: Randomness,
-    files: Vec<FileFacts>,
-    /// Seconds since 1970.
-    clock: u64,
-}
-
-#[derive(Serialize, Deserialize, PartialEq)]
-struct FileFacts {
-    name: String,
-    length: u64,
-    sample: [u8; 32],
-}
-
-/// What the other processes need to know.
-#[derive(Serialize, Deserialize)]
-struct Start {
-    set: [u8; 16],
-    generation: u64,
-    key: [u8; 32],
-    opened: Opened,
-    closed: u32,
-    units: Vec<Unit>,
-    consumed: Consumed,
-    design: Design,
 }
 
 /// Reads what is new, closes every step that is over and publishes, as [`Dashboard::run`] does, with several workers. The first
@@ -153,7 +85,7 @@ pub fn run(
     let processes = mesh.data.len();
     let files = rows::files(spec)?;
     let mut team = Team::new(mesh, process, &broken)?;
-    let facts = facts(spec, &files, options.workers, randomness)?;
+    let facts = alike::facts(spec, &files, options.workers, randomness)?;
     if process > 0 {
         let outcome = follow(spec, &files, facts, &mut team, &options);
         if let Err(error) = &outcome {
@@ -167,7 +99,7 @@ pub fn run(
                 Message::Facts(facts) => Some(facts),
                 _ => None,
             })?;
-            compare(other, &facts, &other_facts)?;
+            alike::compare(other, &facts, &other_facts)?;
         }
         let mut lead = Lead { team: &mut team, spec, until, options: &options, processes };
         dashboard.run_with(until, randomness, &mut lead)
@@ -178,225 +110,6 @@ pub fn run(
         Err(error) => team.tell_all(&Message::Failed(error.to_string())),
     }
     outcome.map(Some)
-}
-
-/// The other processes, as one sees them.
-struct Team {
-    process: usize,
-    control: Vec<Option<Mutex<Sealed>>>,
-    data: Vec<Option<mesh::Wire>>,
-    sessions: Vec<[u8; 32]>,
-    inbox: mpsc::Receiver<(usize, Message)>,
-    waiting: Vec<(usize, Message)>,
-    /// How far each process is.
-    reached: Vec<Reached>,
-    broken: Arc<Broken>,
-    over: Arc<AtomicBool>,
-}
-
-impl Team {
-    fn new(mesh: Mesh, process: usize, broken: &Arc<Broken>) -> Result<Self> {
-        let (send, inbox) = mpsc::channel();
-        let over = Arc::new(AtomicBool::new(false));
-        for (other, stream) in mesh.control.iter().enumerate() {
-            let Some(stream) = stream else { continue };
-            let stream = stream.try_clone().map_err(|error| failed(error.to_string()))?;
-            let (send, broken, over) = (send.clone(), Arc::clone(broken), Arc::clone(&over));
-            std::thread::spawn(move || {
-                let mut stream = BufReader::new(stream);
-                loop {
-                    match mesh::receive::<Message>(&mut stream, mesh::LONGEST) {
-                        Ok(Message::Failed(reason)) => {
-                            broken.set(if other == 0 {
-                                reason
-                            } else {
-                                format!("process {other}: {reason}")
-                            });
-                            return;
-                        }
-                        Ok(message) => {
-                            let last = matches!(message, Message::Done);
-                            over.fetch_or(last, Ordering::AcqRel);
-                            if send.send((other, message)).is_err() || last {
-                                return;
-                            }
-                        }
-                        Err(_) => {
-                            if !over.load(Ordering::Acquire) {
-                                broken.set(format!("process {other} is gone"));
-                            }
-                            return;
-                        }
-                    }
-                }
-            });
-        }
-        Ok(Self {
-            process,
-            reached: vec![Reached::default(); mesh.control.len()],
-            control: mesh.control.into_iter().map(|stream| stream.map(Mutex::new)).collect(),
-            data: mesh.data,
-            sessions: mesh.sessions,
-            inbox,
-            waiting: Vec::new(),
-            broken: Arc::clone(broken),
-            over,
-        })
-    }
-
-    fn others(&self) -> impl Iterator<Item = usize> + use<> {
-        let there: Vec<usize> =
-            (0..self.control.len()).filter(|other| self.control[*other].is_some()).collect();
-        there.into_iter()
-    }
-
-    fn tell(&self, other: usize, message: &Message) -> Result<()> {
-        let Some(stream) = &self.control[other] else { return Ok(()) };
-        let mut stream = stream.lock().unwrap_or_else(PoisonError::into_inner);
-        mesh::send(&mut *stream, message).map_err(|_| {
-            self.broken.set(format!("process {other} is gone"));
-            failed(self.broken.reason().unwrap_or_default())
-        })
-    }
-
-    /// Tells everybody, and does not mind who hears it.
-    fn tell_all(&self, message: &Message) {
-        self.others().for_each(|other| {
-            let _ = self.tell(other, message);
-        });
-    }
-
-    fn finish(&self) {
-        self.over.store(true, Ordering::Release);
-        self.tell_all(&Message::Done);
-    }
-
-    /// Takes what has arrived; progress is noted.
-    fn take(&mut self, patience: Duration) {
-        if let Ok((other, message)) = self.inbox.recv_timeout(patience) {
-            match message {
-                Message::Progress(reached) => self.reached[other] = reached,
-                message => self.waiting.push((other, message)),
-            }
-        }
-    }
-
-    /// The next message of a kind from a process.
-    fn wait_for<R>(&mut self, from: usize, wanted: impl Fn(Message) -> Option<R>) -> Result<R> {
-        loop {
-            if let Some(at) = self.waiting.iter().position(|(other, _)| *other == from) {
-                let (_, message) = self.waiting.remove(at);
-                return wanted(message).ok_or_else(|| {
-                    failed(format!("process {from} said something that does not belong here"))
-                });
-            }
-            self.broken.check()?;
-            self.take(Duration::from_millis(20));
-        }
-    }
-}
-
-/// What must be the same for all processes, as this one has it.
-fn facts(spec: &Spec, files: &[InputFile], workers: usize, randomness: Randomness) -> Result<Facts> {
-    // Both ends and the length of a program tell one build from another.
-    let program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
-    let program = sample(&program, rows::length(&program)?)?;
-    let files = files.iter().map(|file| {
-        let length = rows::length(&file.path)?;
-        Ok(FileFacts { name: file.name.clone(), length, sample: sample(&file.path, length)? })
-    });
-    let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    Ok(Facts {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        program,
-        workers,
-        identity: spec.identity(),
-        randomness,
-        files: files.collect::<Result<_>>()?,
-        clock,
-    })
-}
-
-/// A hash of the length and of both ends of a file.
-fn sample(path: &Path, length: u64) -> Result<[u8; 32]> {
-    use std::io::{Read, Seek, SeekFrom};
-    let failed = |error| Error::file(path, error);
-    let mut file = std::fs::File::open(path).map_err(failed)?;
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(&length.to_le_bytes());
-    let mut bytes = Vec::new();
-    for start in [0, length.saturating_sub(SAMPLE)] {
-        file.seek(SeekFrom::Start(start)).map_err(failed)?;
-        bytes.clear();
-        (&mut file).take(SAMPLE).read_to_end(&mut bytes).map_err(failed)?;
-        hasher.update(&bytes);
-    }
-    Ok(*hasher.finalize().as_bytes())
-}
-
-/// Refuses a process that is not like this one.
-fn compare(other: usize, here: &Facts, there: &Facts) -> Result<()> {
-    let refuse = |reason: String| Err(failed(format!("process {other} {reason}")));
-    if here.version != there.version {
-        return refuse(format!(
-            "runs version {} of the program, this is version {}",
-            there.version, here.version
-        ));
-    }
-    if here.program != there.program {
-        return refuse("runs another build of the program; start the same file everywhere".to_owned());
-    }
-    if here.workers != there.workers {
-        return refuse(format!("has {} workers, this one {}", there.workers, here.workers));
-    }
-    let differences = here.identity.differences(&there.identity);
-    if !differences.is_empty() {
-        return refuse(format!("has another description: {}", differences.join("; ")));
-    }
-    if here.randomness != there.randomness {
-        return refuse("was started with another seed".to_owned());
-    }
-    let names = |facts: &Facts| facts.files.iter().map(|file| file.name.clone()).collect::<Vec<_>>();
-    if names(here) != names(there) {
-        return refuse(format!(
-            "has other input files: {} against {}",
-            names(there).join(", "),
-            names(here).join(", ")
-        ));
-    }
-    for (mine, theirs) in here.files.iter().zip(&there.files) {
-        if mine != theirs {
-            return refuse(format!("has another {}: it must be the same file everywhere", mine.name));
-        }
-    }
-    if here.clock.abs_diff(there.clock) > SKEW {
-        return refuse(format!(
-            "has a clock that differs by {} seconds from this one",
-            here.clock.abs_diff(there.clock)
-        ));
-    }
-    Ok(())
-}
-
-/// When each file was last changed, and how long it is.
-fn stamps(files: &[InputFile]) -> Result<Vec<(u64, Option<SystemTime>)>> {
-    let stamp = |file: &InputFile| {
-        let data = std::fs::metadata(&file.path).map_err(|error| Error::file(&file.path, error))?;
-        Ok((data.len(), data.modified().ok()))
-    };
-    files.iter().map(stamp).collect()
-}
-
-fn unchanged(files: &[InputFile], before: &[(u64, Option<SystemTime>)]) -> Result<()> {
-    for ((file, now), before) in files.iter().zip(stamps(files)?).zip(before) {
-        if now != *before {
-            return Err(Error::file(
-                &file.path,
-                "it changed while it was read; run again when nobody writes to it",
-            ));
-        }
-    }
-    Ok(())
 }
 
 /// The part of the first process in a run.
@@ -467,7 +180,7 @@ impl Lead<'_> {
             {
                 last = Instant::now();
                 team.reached[0] = progress.now();
-                log(&report(&team.reached, units));
+                log(&team.report(units));
             }
             Ok(())
         })
@@ -478,24 +191,6 @@ impl Lead<'_> {
             log(text);
         }
     }
-}
-
-/// How far all processes are, in a line.
-fn report(reached: &[Reached], units: usize) -> String {
-    let all = |index: usize| -> u64 {
-        reached.iter().flat_map(|process| process.workers.iter().map(move |worker| worker[index])).sum()
-    };
-    let mut text = format!("{} of {units} blocks and {} rows are read", all(0), all(1));
-    for (process, reached) in reached.iter().enumerate() {
-        let workers: Vec<String> = reached.workers.iter().map(|[units, _]| units.to_string()).collect();
-        let _ = write!(
-            text,
-            "; process {process}: {} blocks by its workers, {} steps closed",
-            if workers.is_empty() { "no".to_owned() } else { workers.join(" + ") },
-            reached.steps
-        );
-    }
-    text
 }
 
 /// What the workers of a process have done, put together.
@@ -742,62 +437,6 @@ fn follow(spec: &Spec, files: &[InputFile], facts: Facts, team: &mut Team, optio
                 team.tell(0, &Message::Staged)?;
             }
             None => return Ok(()),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const TEXT: &str = "[privacy]\nrho = 0.5\nprotects = \"event\"\nrelation = \"zero-out\"\n[input]\nfiles = [\"a.csv\"]\n\
-        time = \"day\"\n[steps]\nlength = \"1 day\"\nfirst = \"2026-01-01\"\nlast = \"2026-01-02\"\n[[release]]\nname = \"visits\"\n\
-        statistics = [\"total\"]\n[output]\nfolder = \"public\"\n";
-
-    fn here(text: &str) -> Facts {
-        let spec = Spec::parse(text, "dashboard.toml".as_ref()).unwrap();
-        let file = FileFacts { name: "a.csv".to_owned(), length: 7, sample: [1; 32] };
-        Facts {
-            version: "1.0.0".to_owned(),
-            program: [2; 32],
-            workers: 2,
-            identity: spec.identity(),
-            randomness: Randomness::System,
-            files: vec![file],
-            clock: 1_000_000,
-        }
-    }
-
-    /// Everything in which a process may differ is named, and small differences of clocks are not minded.
-    #[test]
-    fn what_is_different_is_named() {
-        let refused = |there: &Facts| compare(3, &here(TEXT), there).unwrap_err().to_string();
-        assert!(compare(3, &here(TEXT), &Facts { clock: 1_000_000 + SKEW, ..here(TEXT) }).is_ok());
-        let files = |name: &str, sample: u8| {
-            vec![FileFacts { name: name.to_owned(), length: 7, sample: [sample; 32] }]
-        };
-        for (there, expected) in [
-            (
-                Facts { version: "1.0.1".to_owned(), ..here(TEXT) },
-                "runs version 1.0.1 of the program, this is version 1.0.0",
-            ),
-            (Facts { program: [3; 32], ..here(TEXT) }, "runs another build of the program"),
-            (Facts { workers: 1, ..here(TEXT) }, "has 1 workers, this one 2"),
-            (
-                here(&TEXT.replace("0.5", "0.6")),
-                "has another description: privacy was rho = 0.5, now rho = 0.6",
-            ),
-            (
-                Facts { randomness: Randomness::Reproducible(1), ..here(TEXT) },
-                "was started with another seed",
-            ),
-            (Facts { files: files("b.csv", 1), ..here(TEXT) }, "has other input files: b.csv against a.csv"),
-            (Facts { files: files("a.csv", 9), ..here(TEXT) }, "has another a.csv"),
-            (Facts { clock: 1_000_301, ..here(TEXT) }, "has a clock that differs by 301 seconds"),
-            (Facts { clock: 999_699, ..here(TEXT) }, "has a clock that differs by 301 seconds"),
-        ] {
-            let text = refused(&there);
-            assert!(text.contains(&format!("process 3 {expected}")), "{text}");
         }
     }
 }

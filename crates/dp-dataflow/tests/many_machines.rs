@@ -3,19 +3,17 @@
 //!
 //! `DP_KILLS` says how many processes are killed at random moments; few by default.
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
-use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use dp_dataflow::{Hosts, Options, Secret};
 use dp_events::calendar::Calendar;
 use dp_events::{Dashboard, Randomness, Spec};
+use dp_tests::free_addresses;
 
 /// No run takes longer, however busy the machine is.
 const PATIENCE: Duration = Duration::from_secs(240);
@@ -146,7 +144,7 @@ impl Place {
 
     /// Several processes; those that others describe get their own places.
     fn start(&self, processes: usize, arguments: &[&str]) -> Vec<Started> {
-        self.write("hosts", &free_hosts(processes));
+        self.write("hosts", &free_addresses(processes));
         (0..processes).map(|process| self.start_one(process, processes, arguments)).collect()
     }
 
@@ -193,23 +191,6 @@ fn owner_only(path: &Path) {
 
 #[cfg(not(unix))]
 fn owner_only(_: &Path) {}
-
-/// Addresses on this machine at which nobody listens, and which no other test of this program is given.
-fn free_hosts(processes: usize) -> String {
-    static GIVEN: Mutex<BTreeSet<SocketAddr>> = Mutex::new(BTreeSet::new());
-    let mut given = GIVEN.lock().unwrap();
-    let (mut listeners, mut addresses) = (Vec::new(), Vec::new());
-    while addresses.len() < processes {
-        // Held until all are found, so that no address is found twice.
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        listeners.push(listener);
-        if given.insert(address) {
-            addresses.push(address.to_string());
-        }
-    }
-    addresses.join("\n")
-}
 
 /// The end of a process, which must come.
 fn wait(mut started: Started) -> Output {
@@ -543,7 +524,7 @@ fn processes_that_do_not_fit_are_refused_by_name() {
     };
 
     // Nobody answers.
-    place.write("hosts", &free_hosts(2));
+    place.write("hosts", &free_addresses(2));
     let shortly = [&arguments[..4], &SHORTLY].concat();
     let alone = complaint(&wait(place.start_one(0, 2, &shortly)));
     assert!(alone.contains("process 1 (127.0.0.1:") && alone.contains("did not connect"), "{alone}");
@@ -554,7 +535,7 @@ fn processes_that_do_not_fit_are_refused_by_name() {
     let other = Place::new(DESCRIPTION);
     prepare(&other, stage);
     let start = |other: &Place| {
-        place.write("hosts", &free_hosts(2));
+        place.write("hosts", &free_addresses(2));
         fs::copy(place.path("hosts"), other.path("hosts")).unwrap();
         vec![place.start_one(0, 2, &arguments), other.start_one(1, 2, &arguments)]
     };
@@ -701,7 +682,7 @@ fn another_build_is_refused() {
     let shell =
         Command::new("sh").args(["-c", write]).arg(std::env::current_exe().unwrap()).arg(&other).status();
     assert!(shell.unwrap().success());
-    place.write("hosts", &free_hosts(2));
+    place.write("hosts", &free_addresses(2));
     let arguments = [SEED[0], SEED[1], "--until", stage.2];
     let first = place.start_one(0, 2, &arguments);
     let second = place.asked(1, 2, &arguments).spawn_by(&other);
