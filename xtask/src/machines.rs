@@ -18,13 +18,19 @@ pub(crate) struct Options {
     people: u64,
     keys: u64,
     repeats: usize,
+    /// Whether to measure how the cost grows from these sizes on.
+    growth: bool,
 }
 
 impl Options {
     pub(crate) fn parse(words: &[String]) -> Result<Self> {
-        let mut options = Self { rows: 1_000_000, people: 100_000, keys: 1000, repeats: 3 };
+        let mut options = Self { rows: 1_000_000, people: 100_000, keys: 1000, repeats: 3, growth: false };
         let mut words = words.iter();
         while let Some(name) = words.next() {
+            if name == "--growth" {
+                options.growth = true;
+                continue;
+            }
             let value = words.next().with_context(|| format!("{name} needs a number"))?;
             let number: u64 =
                 value.replace('_', "").parse().with_context(|| format!("{name}: {value} is no number"))?;
@@ -34,10 +40,28 @@ impl Options {
                 "--people" => options.people = number,
                 "--keys" => options.keys = number,
                 "--repeats" => options.repeats = number as usize,
-                _ => bail!("`machines` takes --rows, --people, --keys and --repeats, and not {name}"),
+                _ => {
+                    bail!("`machines` takes --rows, --people, --keys, --repeats and --growth, and not {name}")
+                }
             }
         }
         Ok(options)
+    }
+
+    /// These sizes, each of them ten and a hundred times as large alone (keys also a thousand times), and all together.
+    fn grown(self) -> Vec<Self> {
+        let mut sizes = vec![self];
+        for factor in [10, 100] {
+            sizes.push(Self { rows: factor * self.rows, ..self });
+        }
+        for factor in [10, 100] {
+            sizes.push(Self { rows: 10 * self.rows, people: factor * self.people, ..self });
+        }
+        for factor in [10, 100, 1000] {
+            sizes.push(Self { keys: factor * self.keys, ..self });
+        }
+        sizes.push(Self { rows: 100 * self.rows, people: 100 * self.people, keys: 1000 * self.keys, ..self });
+        sizes
     }
 }
 
@@ -95,6 +119,9 @@ pub(crate) fn run(shell: &Shell, options: Options) -> Result<()> {
     }
     fs::create_dir_all(&folder)?;
     let place = Place { program, folder, secret: "for measurements on one machine alone".to_owned() };
+    if options.growth {
+        return growth(&place, options);
+    }
     let bytes = place.write_rows("events.csv", options)?;
     let few = Options { rows: 10, ..options };
     place.write_rows("few.csv", few)?;
@@ -120,6 +147,29 @@ pub(crate) fn run(shell: &Shell, options: Options) -> Result<()> {
     }
     fs::remove_dir_all(&place.folder)?;
     print!("{}", table(options.rows, &costs, &bases));
+    Ok(())
+}
+
+/// Measures in one place and over two workers and processes what more rows, people and keys cost, a line for each size as
+/// soon as it is known.
+fn growth(place: &Place, options: Options) -> Result<()> {
+    const WAYS: [Way; 3] =
+        [Way::Local, Way::Spread { processes: 1, workers: 2 }, Way::Spread { processes: 2, workers: 1 }];
+    println!(
+        "seconds on the clock / of the processor / memory of the largest process in MB\n\n\
+         | rows | people | keys | file, MB | in one place | 2 workers | 2 processes |\n|---|---|---|---|---|---|---|"
+    );
+    for size in options.grown() {
+        let bytes = place.write_rows("events.csv", size)?;
+        let mut line =
+            format!("| {} | {} | {} | {:.0} |", size.rows, size.people, size.keys, bytes as f64 / 1e6);
+        for way in WAYS {
+            let cost = place.measure(way, "events.csv", size)?;
+            let _ = write!(line, " {:.1} / {:.1} / {:.0} |", cost.wall, cost.processor, cost.memory);
+        }
+        println!("{line}");
+    }
+    fs::remove_dir_all(&place.folder)?;
     Ok(())
 }
 
@@ -313,8 +363,19 @@ mod tests {
         let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         let options = Options::parse(&words("--rows 10_000 --keys 7")).unwrap();
         assert_eq!((options.rows, options.keys, options.people), (10_000, 7, 100_000));
+        assert!(!options.growth && Options::parse(&words("--growth")).unwrap().growth);
         for wrong in ["--rows", "--rows x", "--rows 0", "--columns 3"] {
             assert!(Options::parse(&words(wrong)).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn growth_ends_at_the_largest_of_each() {
+        let sizes = Options::parse(&[]).unwrap().grown();
+        let last = sizes.last().unwrap();
+        assert_eq!((last.rows, last.people, last.keys), (100_000_000, 10_000_000, 1_000_000));
+        for size in &sizes {
+            assert!(size.rows <= last.rows && size.people <= last.people && size.keys <= last.keys);
         }
     }
 

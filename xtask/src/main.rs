@@ -31,7 +31,7 @@ Development tasks:
   scale                 how time and memory grow with the horizon and the dimension
   tables [--quick]      the tables of errors on the crate page of dp-mechanisms, computed again; quickly: at 64 and
                         256 steps only
-  machines [--rows N] [--people N] [--keys N] [--repeats N]
+  machines [--rows N] [--people N] [--keys N] [--repeats N] [--growth]
                         a dashboard over workers and processes beside the run in one place and `sort | uniq -c`
   report                one HTML page with the figures and the comparisons
   python [args]         the Python package: its environment, its wheel and its tests; further arguments go to pytest
