@@ -5,7 +5,6 @@
 use dp_linalg::fft::{self, Complex64};
 use dp_linalg::{dense, norms};
 use ndarray::{Array1, Array2, ArrayView2};
-use serde::Serialize;
 
 use crate::certificate;
 use crate::error::{Error, Result, check_count, check_positive};
@@ -14,7 +13,8 @@ use crate::sensitivity::Participation;
 use crate::workload::{Recurrence, Workload};
 
 /// A lower bound and where it comes from.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct LowerBound {
     /// The bound.
     pub value: f64,

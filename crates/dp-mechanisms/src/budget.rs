@@ -7,8 +7,6 @@
 //!
 //! The integral has a positive integrand, so nothing cancels: it is accurate to a few ulps however small δ is.
 
-use serde::{Deserialize, Serialize};
-
 use crate::error::{Error, Result, check_positive};
 
 /// A privacy budget for the whole stream of releases.
@@ -21,35 +19,20 @@ use crate::error::{Error, Result, check_positive};
 /// assert!((budget.mu() - 0.236_704_380_663_435_72).abs() < 1e-12);
 /// # Ok::<(), dp_mechanisms::Error>(())
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Stated")]
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(try_from = "crate::written::Budget")
+)]
 pub struct Budget {
     kind: Kind,
     mu: f64,
 }
 
-/// A budget as it is written down. What it buys follows from it, whatever else was written.
-#[derive(Deserialize)]
-struct Stated {
-    kind: Kind,
-}
-
-impl TryFrom<Stated> for Budget {
-    type Error = Error;
-
-    fn try_from(stated: Stated) -> Result<Self> {
-        match stated.kind {
-            Kind::Approximate { epsilon, delta } => Self::approximate(epsilon, delta),
-            Kind::ZeroConcentrated { rho } => Self::zero_concentrated(rho),
-            Kind::Gaussian { mu } => Self::gaussian(mu),
-            Kind::Pure { epsilon } => Self::pure(epsilon),
-        }
-    }
-}
-
 /// The form in which a budget was stated.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "kebab-case"))]
 pub enum Kind {
     /// (ε, δ)-differential privacy.
     Approximate {
@@ -347,6 +330,7 @@ mod tests {
         }
     }
 
+    #[cfg(feature = "serde")]
     #[test]
     fn a_budget_that_was_written_down_buys_what_it_states() {
         let budget = Budget::approximate(1.0, 1e-6).unwrap();

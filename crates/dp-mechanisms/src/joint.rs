@@ -16,8 +16,6 @@
 
 use std::sync::Arc;
 
-use serde::Serialize;
-
 use crate::budget::Budget;
 use crate::error::{Error, Result};
 use crate::plan::Plan;
@@ -207,7 +205,8 @@ fn check_joint(problem: &Problem) -> Result<()> {
 }
 
 /// What a joint plan is worth. Errors are factors E2 and E∞, per unit `(ζ/μ)²`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct JointReport {
     /// The strategy.
     pub strategy: &'static str,
@@ -226,7 +225,8 @@ pub struct JointReport {
 }
 
 /// One statistic in a joint plan.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct StatisticReport {
     /// Its name, as on the command line.
     pub workload: String,

@@ -131,6 +131,8 @@ pub mod sparse;
 pub mod state;
 pub mod strategy;
 pub mod workload;
+#[cfg(feature = "serde")]
+mod written;
 
 pub use budget::Budget;
 pub use error::{Error, Result};

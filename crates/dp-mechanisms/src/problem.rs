@@ -1,15 +1,13 @@
 //! What is asked for: which statistics over how many steps, who takes part how often, and which error counts.
 
-use serde::Serialize;
-
 use crate::error::{Error, Result, check_count, check_positive};
 use crate::sensitivity::Participation;
 use crate::strategy::{RowNorms, Strategy};
 use crate::workload::Workload;
 
 /// Which error counts, and to which the optimized strategies are fitted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "kebab-case"))]
 pub enum Metric {
     /// The mean squared error over all releases, `E2 = Δ² ‖B‖_F² / n`.
     #[default]

@@ -13,15 +13,14 @@ use std::str::FromStr;
 
 use dp_linalg::norms;
 use ndarray::{Array2, ArrayView2};
-use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result, check_count, check_positive};
 
 /// Which two streams must be hard to tell apart.
 ///
 /// There is no default: the two relations differ by up to a factor 2 in noise.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "kebab-case"))]
 pub enum Relation {
     /// One person's contribution becomes zero (add or remove one person).
     ZeroOut,
@@ -53,8 +52,12 @@ impl FromStr for Relation {
 }
 
 /// In how many steps one person's data may appear.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(try_from = "StatedParticipation", into = "StatedParticipation")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(try_from = "crate::written::Participation", into = "crate::written::Participation")
+)]
 pub enum Participation {
     /// In one step only.
     Single,
@@ -79,34 +82,6 @@ impl Repeated {
     /// The smallest distance between two of them, at least 1.
     pub fn separation(self) -> usize {
         self.separation
-    }
-}
-
-/// A participation as it is written down, before it is checked.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum StatedParticipation {
-    Single,
-    Repeated { times: usize, separation: usize },
-}
-
-impl TryFrom<StatedParticipation> for Participation {
-    type Error = Error;
-
-    fn try_from(stated: StatedParticipation) -> Result<Self> {
-        match stated {
-            StatedParticipation::Single => Ok(Self::Single),
-            StatedParticipation::Repeated { times, separation } => Self::repeated(times, separation),
-        }
-    }
-}
-
-impl From<Participation> for StatedParticipation {
-    fn from(participation: Participation) -> Self {
-        match participation {
-            Participation::Single => Self::Single,
-            Participation::Repeated(Repeated { times, separation }) => Self::Repeated { times, separation },
-        }
     }
 }
 
@@ -165,7 +140,8 @@ impl FromStr for Participation {
 }
 
 /// A squared sensitivity, never below the true one.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Sensitivity {
     /// An upper bound of Δ², rounded up.
     pub squared: f64,
@@ -186,8 +162,8 @@ impl Sensitivity {
 }
 
 /// What the mechanism accepts as an input, checked at every step.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "kebab-case"))]
 pub enum Domain {
     /// Every coordinate lies in `[low, high]`.
     Interval {
@@ -240,7 +216,8 @@ const BALL_MARGIN: f64 = 1.0 + 1e-12;
 
 /// One part of what a single person can change: a sequence of differences with ℓ2 norm at most `weight` at each
 /// step of an admissible set of steps.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Term {
     /// The ℓ2 norm of the difference at each affected step.
     pub weight: f64,
@@ -258,7 +235,8 @@ pub struct Term {
 /// A bound on one number says nothing about a hundred of them, so a footprint knows how long its vectors are and a
 /// mechanism takes its dimension from there. Balls and encodings bound the whole vector, however long it is: they are stated
 /// without a dimension, and given one by [`Footprint::of_dimension`] before a mechanism is made.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Footprint {
     terms: Vec<Term>,
     domain: Domain,

@@ -4,14 +4,14 @@ use std::ops::Range;
 
 use dp_linalg::norms::compensated_sum;
 use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
 
 use crate::clip::{Clipping, factor};
 use crate::error::{Error, Result, check_length};
 
 /// The squared norms of one part of a gradient, layer by layer: what a machine tells the others in the first phase of
 /// clipping. As private as the gradient itself.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PartNorms {
     range: Range<usize>,
     /// One for each layer of the whole model, zero for those outside the range.

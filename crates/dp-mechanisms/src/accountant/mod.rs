@@ -28,8 +28,6 @@ mod search;
 #[cfg(test)]
 mod tests;
 
-use serde::Serialize;
-
 use crate::budget::{self, compose_gdp};
 use crate::error::{Error, Result, check_positive};
 use pair::{Mixture, Pair};
@@ -37,7 +35,8 @@ use pair::{Mixture, Pair};
 pub use search::{calibrate, noise_multiplier};
 
 /// Two values between which the true one lies.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Bracket {
     /// Proved to be private.
     pub upper: f64,

@@ -16,8 +16,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde::Serialize;
-
 use super::{Bracket, check_delta, check_rate, noise_multiplier};
 use crate::budget::Budget;
 use crate::error::{Error, Result, check_count, check_positive};
@@ -28,17 +26,19 @@ use crate::strategy::toeplitz::Core;
 use crate::strategy::{Measurement, RowNorms, Strategy, banded, unwatched};
 
 /// Who may take part when: one of b groups in turn, each of its people with probability p.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct CyclicPoisson {
     groups: usize,
     rate: f64,
     steps: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     truncation: Option<Truncation>,
 }
 
 /// A buffer of fixed size: of everybody who is drawn, no more than `capacity` enter a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Truncation {
     /// The number of people in all groups together.
     pub people: u64,

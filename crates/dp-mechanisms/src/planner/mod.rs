@@ -11,8 +11,6 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
-
 use crate::error::{Error, Result, check_count};
 use crate::problem::{Metric, Problem};
 use crate::sensitivity::{Participation, Sensitivity};
@@ -43,8 +41,8 @@ pub struct Request {
 }
 
 /// What is added to measurements, and hence the norm in which columns of C are measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "kebab-case"))]
 pub enum Noise {
     /// Gaussian noise: `Δ² = Δ_2²`, and variances are error factors over μ².
     #[default]
@@ -71,7 +69,8 @@ impl Request {
 
 /// One evaluated strategy. `mse` and `max_se` are the factors E2 and E∞, per unit `(ζ/μ)²`; for several statistics their
 /// weighted sums.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Evaluation {
     /// The name.
     pub name: &'static str,
@@ -94,7 +93,8 @@ pub struct Evaluation {
 }
 
 /// A strategy that was not evaluated.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Skipped {
     /// The name.
     pub name: &'static str,
@@ -103,7 +103,8 @@ pub struct Skipped {
 }
 
 /// The lower bounds beside which the strategies are reported.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Bounds {
     /// A lower bound on E2.
     pub mse: f64,
@@ -116,7 +117,8 @@ pub struct Bounds {
 }
 
 /// What the planner found.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Report {
     /// The workload, as on the command line, or all statistics.
     pub workload: String,
@@ -135,7 +137,7 @@ pub struct Report {
     /// The best one.
     pub chosen: &'static str,
     /// The best one, built.
-    #[serde(skip)]
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub strategy: Arc<dyn Strategy>,
 }
 

@@ -160,6 +160,7 @@ fn numbers_are_bounded_for_the_dimension_they_were_proved_for() {
     assert!(ball.of_dimension(7).unwrap().of_dimension(8).is_err());
 }
 
+#[cfg(feature = "serde")]
 #[test]
 fn participations_are_checked_wherever_they_come_from() {
     let read = serde_json::from_str::<Participation>;
