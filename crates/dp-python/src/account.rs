@@ -3,6 +3,7 @@
 use dp_mechanisms::accountant::{self, Accountant as Core, Event};
 use pyo3::prelude::*;
 
+use crate::arguments::whole;
 use crate::errors::Refusal;
 use crate::live::detached;
 
@@ -66,7 +67,12 @@ impl Accountant {
     /// >>> one.delta(1.0).upper < 0.01
     /// True
     #[pyo3(signature = (noise_multiplier, times=1))]
-    fn gaussian(&self, py: Python<'_>, noise_multiplier: f64, times: u64) -> PyResult<Self> {
+    fn gaussian(
+        &self,
+        py: Python<'_>,
+        noise_multiplier: f64,
+        #[pyo3(from_py_with = whole)] times: u64,
+    ) -> PyResult<Self> {
         self.and(py, Event::gaussian(noise_multiplier), times)
     }
 
@@ -83,7 +89,7 @@ impl Accountant {
         py: Python<'_>,
         noise_multiplier: f64,
         rate: f64,
-        times: u64,
+        #[pyo3(from_py_with = whole)] times: u64,
     ) -> PyResult<Self> {
         self.and(py, Event::sampled_gaussian(noise_multiplier, rate), times)
     }
@@ -94,7 +100,12 @@ impl Accountant {
     /// >>> 0.49 < cdp.Accountant().laplace(2.0).epsilon(1e-9).upper < 0.501
     /// True
     #[pyo3(signature = (scale, times=1))]
-    fn laplace(&self, py: Python<'_>, scale: f64, times: u64) -> PyResult<Self> {
+    fn laplace(
+        &self,
+        py: Python<'_>,
+        scale: f64,
+        #[pyo3(from_py_with = whole)] times: u64,
+    ) -> PyResult<Self> {
         self.and(py, Event::laplace(scale), times)
     }
 
@@ -104,7 +115,7 @@ impl Accountant {
     /// >>> 0.99 < cdp.Accountant().pure(0.5, times=2).epsilon(1e-9).upper < 1.01
     /// True
     #[pyo3(signature = (epsilon, times=1))]
-    fn pure(&self, py: Python<'_>, epsilon: f64, times: u64) -> PyResult<Self> {
+    fn pure(&self, py: Python<'_>, epsilon: f64, #[pyo3(from_py_with = whole)] times: u64) -> PyResult<Self> {
         self.and(py, Event::pure(epsilon), times)
     }
 
@@ -139,7 +150,7 @@ pub(crate) fn account(
     noise_multiplier: Option<f64>,
     epsilon: Option<f64>,
     sampling_rate: f64,
-    steps: u64,
+    #[pyo3(from_py_with = whole)] steps: u64,
 ) -> PyResult<Bracket> {
     let found = match (noise_multiplier, epsilon) {
         (Some(noise), None) => detached(py, || {

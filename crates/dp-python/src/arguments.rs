@@ -3,6 +3,7 @@
 use dp_ftrl::Clipping;
 use dp_mechanisms::budget::Kind;
 use dp_mechanisms::{Budget, Method, Metric, Participation, Seed, Workload};
+use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 
@@ -35,6 +36,24 @@ pub(crate) fn budget(
             ));
         }
     })
+}
+
+/// A number of things. The interpreter adds the name of the argument as a note.
+pub(crate) fn whole<T: TryFrom<u64>>(given: &Bound<'_, PyAny>) -> PyResult<T> {
+    match given.extract::<u64>() {
+        Ok(number) => number.try_into().map_err(|_| outside()),
+        Err(error) if error.is_instance_of::<PyOverflowError>(given.py()) => Err(outside()),
+        Err(_) => Err(Refusal::kind(format!("a whole number is needed, and not {}", name_of(given))).into()),
+    }
+}
+
+fn outside() -> PyErr {
+    Refusal::input("the number is negative or too large; a whole number from 0 to 2^64 - 1 is needed").into()
+}
+
+/// The same, where it may be left out.
+pub(crate) fn whole_or_none<T: TryFrom<u64>>(given: &Bound<'_, PyAny>) -> PyResult<Option<T>> {
+    if given.is_none() { Ok(None) } else { whole(given).map(Some) }
 }
 
 /// A budget in words.

@@ -64,7 +64,7 @@ macro_rules! counting {
         $(#[$($described:tt)*])*
         class $name:ident($base:ty)
         signature ($($own:tt)*)
-        arguments ($($argument:ident: $kind:ty),* $(,)?)
+        arguments ($($(#[$($read:tt)*])? $argument:ident: $kind:ty),* $(,)?)
         new ($py:ident, $common:ident) $new:block
         $($methods:tt)*
     ) => {
@@ -82,8 +82,8 @@ macro_rules! counting {
             #[allow(clippy::too_many_arguments)]
             fn new(
                 $py: Python<'_>,
-                $($argument: $kind,)*
-                steps: usize,
+                $($(#[$($read)*])? $argument: $kind,)*
+                #[pyo3(from_py_with = whole)] steps: usize,
                 relation: &str,
                 workload: &str,
                 epsilon: Option<f64>,
@@ -91,7 +91,7 @@ macro_rules! counting {
                 rho: Option<f64>,
                 mu: Option<f64>,
                 strategy: &str,
-                reproducible_seed: Option<u64>,
+                #[pyo3(from_py_with = whole_or_none)] reproducible_seed: Option<u64>,
             ) -> PyResult<PyClassInitializer<Self>> {
                 let budget = (epsilon, delta, rho, mu);
                 let $common = Common::new($py, workload, steps, relation, budget, strategy, reproducible_seed)?;

@@ -14,7 +14,7 @@ use dp_mechanisms::{Plan, Snapshot, StateFile};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::arguments::{self, name_of};
+use crate::arguments::{self, name_of, whole, whole_or_none};
 use crate::arrays;
 use crate::common::{Common, counting};
 use crate::errors::Refusal;
@@ -94,7 +94,7 @@ impl Counts {
 
     /// The things with the largest released counts, largest first. Of an unknown universe, those that stand out.
     #[pyo3(signature = (most=10))]
-    fn top(&self, py: Python<'_>, most: usize) -> PyResult<Vec<(String, f64)>> {
+    fn top(&self, py: Python<'_>, #[pyo3(from_py_with = whole)] most: usize) -> PyResult<Vec<(String, f64)>> {
         self.held.with(py, |inner| -> Result<_, Refusal> {
             inner.settle()?;
             of_kind!(&mut inner.kind, counts => {
@@ -303,7 +303,7 @@ counting! {
     class Histogram(Counts)
     signature (universe, *, items=1, distinct=true, removals=false, participation=None, exact=true, state=None)
     arguments (
-        universe: &Bound<'_, PyAny>, items: usize, distinct: bool, removals: bool,
+        universe: &Bound<'_, PyAny>, #[pyo3(from_py_with = whole)] items: usize, distinct: bool, removals: bool,
         participation: Option<&Bound<'_, PyAny>>, exact: bool, state: Option<PathBuf>
     )
     new (py, common) {
@@ -356,7 +356,7 @@ counting! {
     class Discovery(Counts)
     signature (*, threshold_delta, items=1, distinct=true, participation=None, state=None)
     arguments (
-        threshold_delta: f64, items: usize, distinct: bool, participation: Option<&Bound<'_, PyAny>>,
+        threshold_delta: f64, #[pyo3(from_py_with = whole)] items: usize, distinct: bool, participation: Option<&Bound<'_, PyAny>>,
         state: Option<PathBuf>
     )
     new (py, common) {
@@ -479,7 +479,7 @@ counting! {
     /// True
     class Substrings(Counts)
     signature (alphabet=None, longest=None, *, words=None, exact=true)
-    arguments (alphabet: Option<&str>, longest: Option<usize>, words: Option<Vec<String>>, exact: bool)
+    arguments (alphabet: Option<&str>, #[pyo3(from_py_with = whole_or_none)] longest: Option<usize>, words: Option<Vec<String>>, exact: bool)
     new (py, common) {
         let (relation, kept) = (common.relation, Kept::nowhere());
         let counts = match (alphabet, longest, words) {
@@ -519,7 +519,7 @@ counting! {
     /// >>> value, deviation = alarms.count("ab")
     class Episodes(Counts)
     signature (alphabet=None, longest=None, *, episodes=None, exact=true)
-    arguments (alphabet: Option<&str>, longest: Option<usize>, episodes: Option<Vec<String>>, exact: bool)
+    arguments (alphabet: Option<&str>, #[pyo3(from_py_with = whole_or_none)] longest: Option<usize>, episodes: Option<Vec<String>>, exact: bool)
     new (py, common) {
         let relation = common.relation;
         let encoding = match (alphabet, longest, episodes) {

@@ -7,7 +7,7 @@ use dp_events::rows::{Row, Table};
 use dp_events::{Dashboard, Randomness, Spec};
 use pyo3::prelude::*;
 
-use crate::arguments;
+use crate::arguments::{self, whole_or_none};
 use crate::arrow::Frame;
 use crate::errors::Refusal;
 use crate::live::detached;
@@ -93,7 +93,7 @@ pub(crate) fn run(
     file: PathBuf,
     frame: Option<&Bound<'_, PyAny>>,
     until: Option<&str>,
-    reproducible_seed: Option<u64>,
+    #[pyo3(from_py_with = whole_or_none)] reproducible_seed: Option<u64>,
 ) -> PyResult<Outcome> {
     let dashboard = detached(py, || Dashboard::new(Spec::load(&file)?))?;
     let until = match until {

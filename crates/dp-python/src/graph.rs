@@ -9,7 +9,7 @@ use dp_apps::graph::{
 use dp_mechanisms::{Mechanism, Plan};
 use pyo3::prelude::*;
 
-use crate::arguments::{self, name_of};
+use crate::arguments::{self, name_of, whole, whole_or_none};
 use crate::arrays;
 use crate::common::{Common, counting};
 use crate::errors::Refusal;
@@ -204,8 +204,8 @@ counting! {
         what, vertices, *, cuts=None, weights=None, largest_weight=1.0, degree_bound=10, leaves=2, threshold=10, exact=true
     )
     arguments (
-        what: &str, vertices: usize, cuts: Option<Vec<Bound<'_, PyAny>>>, weights: Option<&Bound<'_, PyAny>>, largest_weight: f64,
-        degree_bound: usize, leaves: usize, threshold: usize, exact: bool
+        what: &str, #[pyo3(from_py_with = whole)] vertices: usize, cuts: Option<Vec<Bound<'_, PyAny>>>, weights: Option<&Bound<'_, PyAny>>, largest_weight: f64,
+        #[pyo3(from_py_with = whole)] degree_bound: usize, #[pyo3(from_py_with = whole)] leaves: usize, #[pyo3(from_py_with = whole)] threshold: usize, exact: bool
     )
     new (py, common) {
         if (what == "cuts") != cuts.is_some() {

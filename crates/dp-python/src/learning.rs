@@ -10,7 +10,7 @@ use dp_mechanisms::shards::{NoiseShard, ShardSet};
 use dp_mechanisms::{Origin, StateFile};
 use pyo3::prelude::*;
 
-use crate::arguments;
+use crate::arguments::{self, whole, whole_or_none};
 use crate::arrays::{self, Readable, Writable};
 use crate::errors::Refusal;
 use crate::live::{Held, Live, Stepped, detached};
@@ -66,7 +66,11 @@ impl Noise {
 impl Noise {
     #[new]
     #[pyo3(signature = (plan, *, reproducible_seed=None))]
-    fn new(py: Python<'_>, plan: Py<Plan>, reproducible_seed: Option<u64>) -> PyResult<Py<Self>> {
+    fn new(
+        py: Python<'_>,
+        plan: Py<Plan>,
+        #[pyo3(from_py_with = whole_or_none)] reproducible_seed: Option<u64>,
+    ) -> PyResult<Py<Self>> {
         let (_, dimension) = clipped(plan.get())?;
         let seed = arguments::seed(py, reproducible_seed)?;
         let mut shards = detached(py, || NoiseShard::in_memory(plan.get().core(), dimension, 1, seed))?;
@@ -84,8 +88,8 @@ impl Noise {
     fn shards(
         py: Python<'_>,
         plan: Py<Plan>,
-        count: usize,
-        reproducible_seed: Option<u64>,
+        #[pyo3(from_py_with = whole)] count: usize,
+        #[pyo3(from_py_with = whole_or_none)] reproducible_seed: Option<u64>,
     ) -> PyResult<Vec<Py<Self>>> {
         let (_, dimension) = clipped(plan.get())?;
         let seed = arguments::seed(py, reproducible_seed)?;
@@ -111,8 +115,8 @@ impl Noise {
         py: Python<'_>,
         directory: PathBuf,
         plan: Py<Plan>,
-        count: usize,
-        reproducible_seed: Option<u64>,
+        #[pyo3(from_py_with = whole)] count: usize,
+        #[pyo3(from_py_with = whole_or_none)] reproducible_seed: Option<u64>,
     ) -> PyResult<usize> {
         let (_, dimension) = clipped(plan.get())?;
         let seed = arguments::seed(py, reproducible_seed)?;
@@ -126,7 +130,12 @@ impl Noise {
     /// Goes on with a part of the noise in a directory, from its last checkpoint.
     #[staticmethod]
     #[pyo3(signature = (directory, plan, shard=0))]
-    fn open(py: Python<'_>, directory: PathBuf, plan: Py<Plan>, shard: usize) -> PyResult<Py<Self>> {
+    fn open(
+        py: Python<'_>,
+        directory: PathBuf,
+        plan: Py<Plan>,
+        #[pyo3(from_py_with = whole)] shard: usize,
+    ) -> PyResult<Py<Self>> {
         let (_, dimension) = clipped(plan.get())?;
         let (held, origin) = detached(py, || {
             let core = plan.get().core().clone().of_dimension(dimension)?;
@@ -188,7 +197,7 @@ impl Noise {
     }
 
     /// Moves on without answering, until so many steps are behind: for steps whose results are in a model already.
-    fn skip_to(&self, py: Python<'_>, step: usize) -> PyResult<()> {
+    fn skip_to(&self, py: Python<'_>, #[pyo3(from_py_with = whole)] step: usize) -> PyResult<()> {
         self.held.with(py, |shard| shard.skip_to(step))
     }
 
@@ -282,7 +291,7 @@ impl PrivateGradients {
         plan: Py<Plan>,
         state: Option<PathBuf>,
         key: Option<PathBuf>,
-        reproducible_seed: Option<u64>,
+        #[pyo3(from_py_with = whole_or_none)] reproducible_seed: Option<u64>,
     ) -> PyResult<Py<Self>> {
         let (clipping, dimension) = clipped(plan.get())?;
         let clipping = clipping.clone();

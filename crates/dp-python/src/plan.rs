@@ -17,7 +17,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use serde_json::{Value, json};
 
-use crate::arguments;
+use crate::arguments::{self, whole, whole_or_none};
 use crate::arrays;
 use crate::errors::Refusal;
 use crate::live::detached;
@@ -308,7 +308,11 @@ impl Plan {
     /// >>> round(week.standard_deviation(4) / week.standard_deviation(1), 6)
     /// 2.0
     #[pyo3(signature = (step, statistic=None))]
-    fn standard_deviation(&self, step: usize, statistic: Option<&str>) -> PyResult<f64> {
+    fn standard_deviation(
+        &self,
+        #[pyo3(from_py_with = whole)] step: usize,
+        statistic: Option<&str>,
+    ) -> PyResult<f64> {
         let found = match &self.form {
             Form::One(plan) => plan.standard_deviation(step),
             Form::Several(plan) => plan.standard_deviation(self.position(statistic)?, step),
@@ -550,12 +554,12 @@ pub(crate) fn plan(
     py: Python<'_>,
     workload: &Bound<'_, PyAny>,
     relation: &str,
-    steps: Option<usize>,
-    doubling: Option<usize>,
+    #[pyo3(from_py_with = whole_or_none)] steps: Option<usize>,
+    #[pyo3(from_py_with = whole_or_none)] doubling: Option<usize>,
     bounds: Option<&Bound<'_, PyAny>>,
     norm: Option<f64>,
     clip: Option<&Bound<'_, PyAny>>,
-    dimension: Option<usize>,
+    #[pyo3(from_py_with = whole_or_none)] dimension: Option<usize>,
     participation: Option<&Bound<'_, PyAny>>,
     metric: &str,
     epsilon: Option<f64>,
@@ -566,7 +570,7 @@ pub(crate) fn plan(
     exact: Option<bool>,
     grid: Option<f64>,
     weights: Option<Vec<f64>>,
-    memory: Option<usize>,
+    #[pyo3(from_py_with = whole_or_none)] memory: Option<usize>,
 ) -> PyResult<Plan> {
     let (workloads, several) = arguments::workloads(workload)?;
     let relation: Relation = relation.parse().map_err(Refusal::from)?;
@@ -832,12 +836,12 @@ impl Comparison {
 pub(crate) fn compare(
     py: Python<'_>,
     workload: &Bound<'_, PyAny>,
-    steps: usize,
+    #[pyo3(from_py_with = whole)] steps: usize,
     participation: Option<&Bound<'_, PyAny>>,
     metric: &str,
     weights: Option<Vec<f64>>,
-    dimension: usize,
-    memory: Option<usize>,
+    #[pyo3(from_py_with = whole)] dimension: usize,
+    #[pyo3(from_py_with = whole_or_none)] memory: Option<usize>,
     seconds: f64,
     pure: bool,
 ) -> PyResult<Comparison> {

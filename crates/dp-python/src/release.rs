@@ -7,7 +7,7 @@ use dp_mechanisms::{Horizon, Readout, Session, StateFile};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyList};
 
-use crate::arguments;
+use crate::arguments::{self, whole_or_none};
 use crate::arrays;
 use crate::errors::Refusal;
 use crate::live::{Held, Live, Stepped, detached};
@@ -202,7 +202,11 @@ impl Release {
 impl Release {
     #[new]
     #[pyo3(signature = (plan, *, reproducible_seed=None))]
-    fn new(py: Python<'_>, plan: Py<Plan>, reproducible_seed: Option<u64>) -> PyResult<Py<Self>> {
+    fn new(
+        py: Python<'_>,
+        plan: Py<Plan>,
+        #[pyo3(from_py_with = whole_or_none)] reproducible_seed: Option<u64>,
+    ) -> PyResult<Py<Self>> {
         Self::start(py, plan, reproducible_seed, None)
     }
 
@@ -226,7 +230,7 @@ impl Release {
         path: PathBuf,
         plan: Py<Plan>,
         key: Option<PathBuf>,
-        reproducible_seed: Option<u64>,
+        #[pyo3(from_py_with = whole_or_none)] reproducible_seed: Option<u64>,
     ) -> PyResult<Py<Self>> {
         Self::start(py, plan, reproducible_seed, Some((path, key)))
     }

@@ -169,6 +169,25 @@ def test_arguments_of_another_kind_are_named(name, value):
     assert name in "".join(traceback.format_exception_only(type(refused.value), refused.value))
 
 
+@pytest.mark.parametrize("value", [-1, 2**64, 10**30])
+@pytest.mark.parametrize(
+    "name, call",
+    [
+        ("steps", lambda value: cdp.plan("count", steps=value, bounds=(0, 1), relation="zero-out", mu=1)),
+        ("dimension", lambda value: cdp.plan("count", steps=8, clip=1.0, dimension=value, relation="zero-out", mu=1)),
+        ("steps", lambda value: cdp.Histogram(["a"], steps=value, relation="zero-out", mu=1)),
+        ("items", lambda value: cdp.Histogram(["a"], items=value, steps=8, relation="zero-out", mu=1)),
+        ("times", lambda value: cdp.Accountant().gaussian(1.0, times=value)),
+        ("steps", lambda value: cdp.account(delta=1e-5, noise_multiplier=1.0, steps=value)),
+    ],
+)
+def test_numbers_that_count_nothing_are_named(name, call, value):
+    with pytest.raises(cdp.ContinualError) as refused:
+        call(value)
+    assert isinstance(refused.value, ValueError)
+    assert name in "".join(traceback.format_exception_only(type(refused.value), refused.value))
+
+
 def test_control_c_stops_a_plan(python):
     # A plan that takes far longer than the test waits.
     text = """
