@@ -42,7 +42,7 @@ use dp_mechanisms::sensitivity::Term;
 use dp_mechanisms::{Budget, Footprint, Mechanism, Participation, Plan, Relation, Seed, Strategy};
 use ndarray::Array2;
 
-use crate::counts::root_up;
+use crate::counts::{Encoding, root_up};
 use crate::error::{Error, Result};
 
 /// Up to this many intervals all pairs of columns are compared.
@@ -118,6 +118,75 @@ fn largest_pair(strategy: &dyn Strategy) -> Result<Option<f64>> {
     Ok(Some((((change + 2.0 * charge) / stated.sqrt()) * (1.0 + 4.0 * f64::EPSILON)).max(1.0)))
 }
 
+/// What a client says, interval by interval: the weight to the left of the next midpoint in, what it has grown by out.
+///
+/// # Privacy
+/// Weights are corrected to the nearest that do not fall and stay within [0, 1], on a grid; rounding is monotone. So the increments
+/// of one client are non-negative with a sum of at most 1 whatever it says, and [the module](self) has the proof of the footprint:
+/// one interval loses the client and another gains it, two steps of opposite sign.
+struct Increments {
+    footprint: Footprint,
+    last: f64,
+}
+
+impl Increments {
+    /// The margin covers what the matrix in use may differ from the strategy's own.
+    fn new(strategy: &dyn Strategy, margin: f64) -> Result<Self> {
+        if *strategy.workload() != dp_mechanisms::Workload::count() {
+            return Err(Error::NotPrefixSums { workload: strategy.workload().to_string() });
+        }
+        let change = if strategy.steps() <= PAIRS_LIMIT { largest_pair(strategy)? } else { None };
+        let weight = change.map_or_else(|| root_up(2.0), |change| (change * margin).next_up());
+        let term = Term { weight, participation: Participation::Single };
+        let footprint = Footprint::encoded(vec![term], Relation::Replace)?;
+        let footprint = if change.is_none() { footprint.needing_non_negative_columns() } else { footprint };
+        Ok(Self { footprint, last: 0.0 })
+    }
+
+    /// That of one client, for a plan that was made before.
+    fn of(plan: &Plan) -> Self {
+        Self { footprint: plan.footprint().clone(), last: 0.0 }
+    }
+}
+
+impl Encoding for Increments {
+    type Event = f64;
+
+    fn dimension(&self) -> u64 {
+        1
+    }
+
+    fn footprint(&self) -> Result<Footprint> {
+        Ok(self.footprint.clone())
+    }
+
+    fn encode(&mut self, weight: &f64, changes: &mut Vec<(u64, f64)>) -> Result<()> {
+        if weight.is_nan() {
+            return Err(Error::OutOfRange { what: "derivative of a loss", value: *weight, range: "[-1, 1]" });
+        }
+        let next = (weight.clamp(self.last, 1.0) / GRID).round() * GRID;
+        changes.push((0, next - self.last));
+        self.last = next;
+        Ok(())
+    }
+
+    fn identity(&self) -> String {
+        "increments of a client".to_owned()
+    }
+
+    fn label(&self, coordinate: u64) -> Option<String> {
+        (coordinate == 0).then(|| "weight to the left".to_owned())
+    }
+
+    fn coordinate(&self, label: &str) -> Option<u64> {
+        (self.label(0).as_deref() == Some(label)).then_some(0)
+    }
+
+    fn grid(&self) -> f64 {
+        GRID
+    }
+}
+
 impl Protocol {
     /// Calibrates every client's message in exact integers; the strategy's steps are the intervals, its workload must be the
     /// count. Whoever sees all bits of a message learns nothing beyond the budget.
@@ -125,8 +194,7 @@ impl Protocol {
     /// # Errors
     /// Another workload, a strategy that cannot be measured on live data, or what cannot be calibrated.
     pub fn new(strategy: &Arc<dyn Strategy>, budget: Budget) -> Result<Self> {
-        let footprint = Self::footprint(strategy.as_ref(), INTEGER_MARGIN)?;
-        Ok(Self { plan: Plan::exact(strategy, footprint, budget, GRID)? })
+        Ok(Self { plan: Increments::new(strategy.as_ref(), INTEGER_MARGIN)?.plan(strategy, budget)? })
     }
 
     /// The same in floating point, where the low bits of a message can give its client away.
@@ -134,21 +202,7 @@ impl Protocol {
     /// # Errors
     /// Another workload, or what cannot be calibrated.
     pub fn idealized(strategy: &Arc<dyn Strategy>, budget: Budget) -> Result<Self> {
-        let footprint = Self::footprint(strategy.as_ref(), 1.0)?;
-        Ok(Self { plan: Plan::new(Arc::clone(strategy), footprint, budget)? })
-    }
-
-    /// What a client can change: everything it says.
-    fn footprint(strategy: &dyn Strategy, margin: f64) -> Result<Footprint> {
-        if *strategy.workload() != dp_mechanisms::Workload::count() {
-            return Err(Error::NotPrefixSums { workload: strategy.workload().to_string() });
-        }
-        // One interval loses the client and another gains it: two steps of opposite sign.
-        let change = if strategy.steps() <= PAIRS_LIMIT { largest_pair(strategy)? } else { None };
-        let weight = change.map_or_else(|| root_up(2.0), |change| (change * margin).next_up());
-        let term = Term { weight, participation: Participation::Single };
-        let footprint = Footprint::encoded(vec![term], Relation::Replace)?.of_dimension(1)?;
-        Ok(if change.is_none() { footprint.needing_non_negative_columns() } else { footprint })
+        Ok(Self { plan: Increments::new(strategy.as_ref(), 1.0)?.idealized_plan(strategy, budget)? })
     }
 
     /// The number of intervals.
@@ -224,28 +278,16 @@ impl<'a> Client<'a> {
     }
 
     fn message(mut self, weight_to_the_left: impl Fn(f64) -> f64) -> Result<Vec<f64>> {
-        let intervals = self.protocol.intervals();
-        let mut prefixes = Vec::with_capacity(intervals);
-        let mut last = 0.0_f64;
-        for interval in 0..intervals {
-            let weight = weight_to_the_left(self.protocol.midpoint(interval));
-            if weight.is_nan() {
-                return Err(Error::OutOfRange {
-                    what: "derivative of a loss",
-                    value: weight,
-                    range: "[-1, 1]",
-                });
-            }
-            // Rounding is monotone: what was non-decreasing and within [0, 1] stays so, and the proof with it.
-            last = (weight.clamp(last, 1.0) / GRID).round() * GRID;
-            prefixes.push(last);
+        let protocol = self.protocol;
+        let mut encoding = Increments::of(&protocol.plan);
+        let mut changes = Vec::with_capacity(protocol.intervals());
+        for interval in 0..protocol.intervals() {
+            encoding.encode(&weight_to_the_left(protocol.midpoint(interval)), &mut changes)?;
         }
-        let mut message = vec![0.0; intervals];
-        let mut before = 0.0;
-        for (prefix, release) in prefixes.iter().zip(message.chunks_exact_mut(1)) {
-            self.mechanism.release(&[prefix - before], release)?;
-            release[0] = self.protocol.plan.on_grid(release[0]);
-            before = *prefix;
+        let mut message = vec![0.0; changes.len()];
+        for ((_, change), release) in changes.iter().zip(message.chunks_exact_mut(1)) {
+            self.mechanism.release(&[*change], release)?;
+            release[0] = protocol.plan.on_grid(release[0]);
         }
         Ok(message)
     }
