@@ -25,6 +25,22 @@ pub(crate) fn doc(shell: &Shell) -> Result<()> {
     Ok(cmd!(shell, "cargo doc --no-deps --workspace").run()?)
 }
 
+/// Packs every crate that others can use as it would be published. With `--build` each is also built from what was packed,
+/// alone and with no features but its own defaults; further arguments go to `cargo package`.
+///
+/// That build shares nothing with the others, for the packages do not know the profiles of the workspace: some minutes.
+pub(crate) fn packages(shell: &Shell, arguments: &[String]) -> Result<()> {
+    let (verify, rest): (&[&str], _) = match arguments.split_first() {
+        Some((word, rest)) if word == "--build" => (&[], rest),
+        _ => (&["--no-verify"], arguments),
+    };
+    let _apart = shell.push_env("CARGO_TARGET_DIR", "target/packages");
+    let _small = shell.push_env("CARGO_PROFILE_DEV_DEBUG", "0");
+    let ours = ["dp-tests", "dp-benches", "xtask"].iter().flat_map(|name| ["--exclude", name]);
+    Ok(cmd!(shell, "cargo package --workspace --allow-dirty --quiet {ours...} {verify...} {rest...}")
+        .run()?)
+}
+
 /// Separates the name of a bench, if the first argument is one, from what cargo gets as it stands.
 fn split_target(arguments: &[String]) -> (Vec<&str>, &[String]) {
     match arguments.split_first() {

@@ -37,6 +37,7 @@ Development tasks:
   python [args]         the Python package: its environment, its wheel and its tests; further arguments go to pytest
   python --release      the wheel as it is published, the same to the last byte wherever it is built
   python bench [args]   that wheel beside other Python packages, in one run; --record keeps the figures
+  packages [--build]    every crate, packed as it would be published; built from its package alone, which takes minutes
   doc                   the documentation of the workspace; a warning is an error
   tidy                  the rules about the source that no compiler checks
   help                  this text
@@ -77,6 +78,7 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode> {
             }
         }
         ("machines", words) => machines::run(&shell, machines::Options::parse(words)?)?,
+        ("packages", words) => cargo::packages(&shell, words)?,
         ("doc", _) => alone(task, rest).and_then(|()| cargo::doc(&shell))?,
         ("tidy", _) => alone(task, rest).and_then(|()| tidy::run(&shell))?,
         (program @ ("reproduce" | "peers" | "report" | "scale" | "tables"), rest) => {
@@ -110,6 +112,7 @@ mod tests {
             "machines",
             "report",
             "python",
+            "packages",
             "doc",
             "tidy",
             "help",

@@ -55,8 +55,8 @@ const STAGES: &[Stage] = &[
     Stage { name: "tests", command: "cargo test --workspace", run: as_written },
     Stage {
         name: "packages",
-        command: "cargo package --workspace --allow-dirty --no-verify --quiet --exclude dp-tests --exclude dp-benches --exclude xtask",
-        run: as_written,
+        command: "cargo xtask packages",
+        run: |shell, _, _| passed(cargo::packages(shell, &[])),
     },
     Stage { name: "Python package", command: "cargo xtask python", run: python_package },
     Stage { name: "documentation", command: "cargo xtask doc", run: |shell, _, _| passed(cargo::doc(shell)) },

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use clap::Args;
 use dp_apps::{Counts, Encoding};
+use dp_mechanisms::session::Save;
 use dp_mechanisms::{Budget, Footprint, Participation, Plan, Relation, Seed, Snapshot, Strategy};
 
 use crate::arguments::{self, NoiseArguments, OutputArguments, Usage};
@@ -236,7 +237,7 @@ impl CountingArguments {
             self.guarantee(&counter, counting.participation).print();
             Ok(Counted { counter, command: self })
         })?;
-        let Counted { counter, .. } = counted;
+        let counter = &counted.live().counter;
         if counter.step() > 0 {
             output::note(&format!("after step {}, {}", counter.step(), counter.accuracy()?));
         }
@@ -343,7 +344,9 @@ impl<C: Counter> Live for Counted<'_, C> {
     fn can_be_asked_again(&self) -> bool {
         true
     }
+}
 
+impl<C: Counter> Save for Counted<'_, C> {
     fn snapshot(&self) -> Snapshot {
         self.counter.snapshot()
     }

@@ -4,7 +4,8 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use dp_mechanisms::{Mechanism, Plan, Seed, Snapshot, StateFile};
+use dp_mechanisms::session::Save;
+use dp_mechanisms::{Mechanism, Plan, Seed, Session, Snapshot};
 
 use crate::arguments::OutputArguments;
 use crate::consumed::{self, Consumed};
@@ -21,7 +22,7 @@ const LINES: &str = "lines";
 const MOST_LINES: usize = 1 << 16;
 
 /// A live release as the loop sees it.
-pub(crate) trait Live {
+pub(crate) trait Live: Save {
     /// The number of steps taken.
     fn step(&self) -> usize;
 
@@ -39,9 +40,6 @@ pub(crate) trait Live {
 
     /// Whether the lines after the current step can be made once more, perhaps for other questions than before.
     fn can_be_asked_again(&self) -> bool;
-
-    /// Everything needed to continue later.
-    fn snapshot(&self) -> Snapshot;
 }
 
 /// Where a run reads and writes.
@@ -77,27 +75,24 @@ impl Engine<'_> {
         &self,
         steps: impl Iterator<Item = Result<Vec<Row>>> + Send + 'static,
         begin: impl FnOnce(Option<&Snapshot>) -> Result<L>,
-    ) -> Result<(L, Vec<Line>)> {
-        let file = self.output.open_state()?;
-        let saved = file.as_ref().map(StateFile::read).transpose()?.flatten();
-        let mut live = begin(saved.as_ref())?;
-        let kept = |name| saved.as_ref().and_then(|snapshot| snapshot.attachment(name)).unwrap_or_default();
-        let done = live.step();
-        let mut consumed = Consumed::saved(kept(ROWS), done)?;
+    ) -> Result<(Session<L>, Vec<Line>)> {
+        let mut session = Session::begin(self.output.open_state()?, begin)?;
+        let done = session.live().step();
+        let mut consumed = Consumed::saved(session.attachment(ROWS).unwrap_or_default(), done)?;
         let rows = Rows::start(steps, self.output.group.min(1024));
-        self.compare(&rows, &consumed, &mut live)?;
-        let sink = self.sink(kept(LINES), file.as_ref(), &mut live, &consumed)?;
-        let mut run = Run { file, sink, first: done + 1, lines: Vec::new(), last: Vec::new() };
+        self.compare(&rows, &consumed, session.live_mut())?;
+        let sink = self.sink(&mut session, &consumed)?;
+        let mut run = Run { session, sink, first: done + 1, lines: Vec::new(), last: Vec::new() };
         let progress = output::progress(self.input, self.steps, done);
         let (mut shown, mut group) = (done, 0);
         let outcome = loop {
             // Whatever has arrived by now becomes durable together, up to a step that has lines.
-            let whole = shown == live.step();
+            let whole = shown == run.session.live().step();
             let full = group >= self.output.group || run.lines.len() >= MOST_LINES;
             let mut next = if whole && full { None } else { rows.ready() };
             if next.is_none() {
                 if whole && group > 0 {
-                    run.commit(&live, &consumed)?;
+                    run.commit(&consumed)?;
                     progress.inc(group as u64);
                     group = 0;
                 }
@@ -108,6 +103,7 @@ impl Engine<'_> {
                 Some(Err(error)) => break Err(error),
                 Some(Ok(rows)) => rows,
             };
+            let live = run.session.live_mut();
             if let Err(error) = live.push(&rows) {
                 break Err(error);
             }
@@ -119,35 +115,34 @@ impl Engine<'_> {
             }
         };
         // What was counted before the end, or before a bad row, stays valid, and is shown.
+        let live = run.session.live_mut();
         if live.step() > shown {
             run.lines.extend(live.lines()?);
         }
         if group > 0 {
-            run.commit(&live, &consumed)?;
+            run.commit(&consumed)?;
         }
         progress.finish_and_clear();
-        let lines = run.finish(&live, &consumed)?;
-        outcome.map(|()| (live, lines))
+        let finished = run.finish(&consumed)?;
+        outcome.map(|()| finished)
     }
 
     /// The output, with the lines that a state remembers.
-    fn sink(
-        &self,
-        remembered: &[u8],
-        file: Option<&StateFile>,
-        live: &mut impl Live,
-        consumed: &Consumed,
-    ) -> Result<Sink> {
+    fn sink(&self, session: &mut Session<impl Live>, consumed: &Consumed) -> Result<Sink> {
         let OutputArguments { output, plot, overwrite, .. } = self.output;
-        let Some(file) = file else { return Sink::start(output, self.format, plot.is_some(), *overwrite) };
+        if !session.is_durable() {
+            return Sink::start(output, self.format, plot.is_some(), *overwrite);
+        }
+        let remembered = session.attachment(LINES).and_then(decoded);
+        let live = session.live_mut();
         let done = live.step();
-        let (mut first, mut again) = decoded(remembered).unwrap_or((done + 1, Vec::new()));
+        let (mut first, mut again) = remembered.unwrap_or((done + 1, Vec::new()));
         if done > 0 && live.can_be_asked_again() {
             let now = live.lines()?;
             if !now.iter().eq(again.iter().filter(|line| line.step == done)) {
                 // Other items are asked for than before: they are saved before they are shown.
                 (first, again) = (done, now);
-                save(file, live, consumed, first, &again)?;
+                save(session, consumed, first, &again)?;
             }
         }
         let standing = Standing { done, again: &again, remembered: first, every_step: self.every_step };
@@ -186,8 +181,8 @@ impl Engine<'_> {
 }
 
 /// What a run has made and not shown yet, and where it goes.
-struct Run {
-    file: Option<StateFile>,
+struct Run<L> {
+    session: Session<L>,
     sink: Sink,
     /// The first step whose lines are not shown yet.
     first: usize,
@@ -196,38 +191,40 @@ struct Run {
     last: Vec<Line>,
 }
 
-impl Run {
+impl<L: Live> Run<L> {
     /// Saves the state, and only then shows what it releases.
-    fn commit(&mut self, live: &impl Live, consumed: &Consumed) -> Result<()> {
-        if let Some(file) = &self.file {
+    fn commit(&mut self, consumed: &Consumed) -> Result<()> {
+        if self.session.is_durable() {
             // The state forgets the lines that were committed before: by now they must be safe in the output.
             self.sink.make_durable()?;
-            save(file, live, consumed, self.first, &self.lines)?;
+            save(&mut self.session, consumed, self.first, &self.lines)?;
         }
         self.last.clear();
-        if self.first < live.step() {
-            self.last.extend(self.lines.iter().filter(|line| line.step == live.step()).cloned());
+        let step = self.session.live().step();
+        if self.first < step {
+            self.last.extend(self.lines.iter().filter(|line| line.step == step).cloned());
         }
-        self.first = live.step() + 1;
+        self.first = step + 1;
         self.lines.drain(..).try_for_each(|line| self.sink.write(&line))?;
         self.sink.flush()
     }
 
     /// The lines of the last step stay in the state until the next ones, so that an output that lost them can be repaired; those
     /// before are forgotten, as how many there are depends on when rows arrived.
-    fn finish(mut self, live: &impl Live, consumed: &Consumed) -> Result<Vec<Line>> {
+    fn finish(mut self, consumed: &Consumed) -> Result<(Session<L>, Vec<Line>)> {
         self.sink.make_durable()?;
-        if let (Some(file), Some(last)) = (&self.file, self.last.first()) {
-            save(file, live, consumed, last.step, &self.last)?;
+        if let (true, Some(last)) = (self.session.is_durable(), self.last.first()) {
+            save(&mut self.session, consumed, last.step, &self.last)?;
         }
-        Ok(self.sink.into_lines())
+        Ok((self.session, self.sink.into_lines()))
     }
 }
 
 /// Writes a state that remembers the rows that were used and the lines from a step on.
-fn save(file: &StateFile, live: &impl Live, consumed: &Consumed, first: usize, lines: &[Line]) -> Result<()> {
-    let snapshot = live.snapshot().with_attachment(ROWS, consumed.encode());
-    Ok(file.write(&snapshot.with_attachment(LINES, encoded(first, lines)))?)
+fn save(session: &mut Session<impl Live>, consumed: &Consumed, first: usize, lines: &[Line]) -> Result<()> {
+    session.attach(ROWS, consumed.encode());
+    session.attach(LINES, encoded(first, lines));
+    Ok(session.save()?)
 }
 
 /// Lines of consecutive steps for a sealed state. Of lines that have the same items the number of bytes is the same.

@@ -1,4 +1,4 @@
-//! A run of a mechanism from which releases become visible in groups, with or without a state on disk.
+//! A live object and the state that it is kept in, if any: what is released becomes visible once the state has it.
 
 use std::fmt;
 
@@ -11,9 +11,18 @@ use crate::plan::Plan;
 use crate::snapshot::Snapshot;
 use crate::state::StateFile;
 
-/// A mechanism whose releases become visible only once they are durable: or, without a state, once they are committed.
+/// Something live whose state can be saved.
+pub trait Save {
+    /// Everything needed to continue later: a secret.
+    fn snapshot(&self) -> Snapshot;
+}
+
+/// A live object, the file that keeps it if there is one, and what is kept beside it.
 ///
-/// Inputs are [staged](Self::stage) one by one and [committed](Self::commit) in groups, one disk synchronization
+/// Over anything that can be [saved](Save), a session [begins](Self::begin) where the file stands and [saves](Self::save) before
+/// others see what was released; when that is, is up to the caller. Over a mechanism, which is what it is unless told
+/// otherwise, it keeps that order itself: releases become visible only once they are durable, or, without a file, once they are
+/// committed. Inputs are [staged](Self::stage) one by one and [committed](Self::commit) in groups, one disk synchronization
 /// per group. The releases of the last group stay in the state until the next one replaces them; before staging
 /// more, the receiver must have stored what it was given.
 ///
@@ -40,12 +49,23 @@ use crate::state::StateFile;
 /// assert_eq!((session.step(), session.last_committed()), (1, &released));
 /// # Ok::<(), dp_mechanisms::Error>(())
 /// ```
-pub struct Session {
-    mechanism: Mechanism,
+pub struct Session<L = Staging> {
+    live: L,
     file: Option<StateFile>,
+    attachments: Vec<(String, Vec<u8>)>,
+}
+
+/// A mechanism and the releases that nobody has seen yet.
+pub struct Staging {
+    mechanism: Mechanism,
     staged: Releases,
     committed: Releases,
-    attachments: Vec<(String, Vec<u8>)>,
+}
+
+impl Save for Staging {
+    fn snapshot(&self) -> Snapshot {
+        self.mechanism.snapshot()
+    }
 }
 
 /// Consecutive releases.
@@ -90,58 +110,49 @@ impl fmt::Debug for Releases {
     }
 }
 
-impl Session {
-    /// Resumes the state in the file, or starts a new one; without a file, starts.
-    ///
-    /// The seed is where randomness comes from, and a state that was begun with another origin is refused. A secret of the
-    /// system makes all noise that no release has used yet ([`Mechanism::resume`]); a reproducible or shared seed must be that
-    /// of the beginning.
+impl<L: Save> Session<L> {
+    /// Opens what the file holds, or begins anew; without a file, begins. `begin` makes the live object, from the
+    /// snapshot where there is one.
     ///
     /// # Errors
-    /// A saved state of another plan, dimension or origin, or one that cannot be read; what [`Mechanism::new`] refuses.
-    pub fn open(plan: Plan, seed: Seed, file: Option<StateFile>) -> Result<Self> {
-        let saved = match &file {
-            Some(file) => file.read()?,
-            None => None,
-        };
-        let Some(snapshot) = saved else {
-            let mechanism = Mechanism::new(plan, seed)?;
-            let none = Releases::none(mechanism.dimension(), 0);
-            return Ok(Self {
-                mechanism,
-                file,
-                staged: none.clone(),
-                committed: none,
-                attachments: Vec::new(),
-            });
-        };
-        let mechanism = Mechanism::resume(plan, &snapshot, seed)?;
-        let (dimension, step) = (mechanism.dimension(), mechanism.step());
-        let committed = Releases { last_step: step, dimension, values: snapshot.releases().to_vec() };
-        let attachments = snapshot.attachments().to_vec();
-        Ok(Self { mechanism, file, staged: Releases::none(dimension, step), committed, attachments })
+    /// What [`StateFile::read`] refuses, or what `begin` does.
+    pub fn begin<E: From<Error>>(
+        file: Option<StateFile>,
+        begin: impl FnOnce(Option<&Snapshot>) -> std::result::Result<L, E>,
+    ) -> std::result::Result<Self, E> {
+        let saved = file.as_ref().map(StateFile::read).transpose()?.flatten();
+        let live = begin(saved.as_ref())?;
+        let attachments = saved.map(|snapshot| snapshot.attachments().to_vec()).unwrap_or_default();
+        Ok(Self { live, file, attachments })
     }
 
-    /// Takes the input of the next step. Its release stays hidden until [`Self::commit`].
+    /// The live object.
+    pub fn live(&self) -> &L {
+        &self.live
+    }
+
+    /// The live object, to be moved forward. What it releases may be seen after [`Self::save`].
+    pub fn live_mut(&mut self) -> &mut L {
+        &mut self.live
+    }
+
+    /// Makes the state durable, where there is a file.
     ///
     /// # Errors
-    /// What [`Mechanism::release`] refuses; the steps staged before stay staged.
-    pub fn stage(&mut self, input: &[f64]) -> Result<()> {
-        let start = self.staged.values.len();
-        self.staged.values.resize(start + self.mechanism.dimension(), 0.0);
-        match self.mechanism.release(input, &mut self.staged.values[start..]) {
-            Ok(step) => {
-                self.staged.last_step = step;
-                Ok(())
-            }
-            Err(error) => {
-                self.staged.values.truncate(start);
-                Err(error)
-            }
-        }
+    /// What [`StateFile::write`] refuses; saving may be tried again.
+    pub fn save(&self) -> Result<()> {
+        self.file.as_ref().map_or(Ok(()), |file| file.write(&self.snapshot()))
     }
 
-    /// Keeps something beside the mechanism, sealed in the state from the next commit on.
+    /// What the live object attaches by itself stays as it is now.
+    fn snapshot(&self) -> Snapshot {
+        let own = self.live.snapshot();
+        let beside: Vec<_> =
+            self.attachments.iter().filter(|(name, _)| own.attachment(name).is_none()).collect();
+        beside.into_iter().fold(own, |all, (name, contents)| all.with_attachment(name, contents.clone()))
+    }
+
+    /// Keeps something beside the live object, sealed in the state from the next write on.
     pub fn attach(&mut self, name: &str, mut contents: Vec<u8>) {
         match self.attachments.iter_mut().find(|(known, _)| known == name) {
             Some((_, old)) => {
@@ -157,6 +168,53 @@ impl Session {
         self.attachments.iter().find(|(known, _)| known == name).map(|(_, contents)| contents.as_slice())
     }
 
+    /// Whether there is a state on disk.
+    pub fn is_durable(&self) -> bool {
+        self.file.is_some()
+    }
+}
+
+impl Session {
+    /// Resumes the state in the file, or starts a new one; without a file, starts.
+    ///
+    /// The seed is where randomness comes from, and a state that was begun with another origin is refused. A secret of the
+    /// system makes all noise that no release has used yet ([`Mechanism::resume`]); a reproducible or shared seed must be that
+    /// of the beginning.
+    ///
+    /// # Errors
+    /// A saved state of another plan, dimension or origin, or one that cannot be read; what [`Mechanism::new`] refuses.
+    pub fn open(plan: Plan, seed: Seed, file: Option<StateFile>) -> Result<Self> {
+        Self::begin(file, |saved| {
+            let mechanism = match saved {
+                None => Mechanism::new(plan, seed)?,
+                Some(snapshot) => Mechanism::resume(plan, snapshot, seed)?,
+            };
+            let none = Releases::none(mechanism.dimension(), mechanism.step());
+            let values = saved.map(|snapshot| snapshot.releases().to_vec()).unwrap_or_default();
+            Ok(Staging { mechanism, committed: Releases { values, ..none.clone() }, staged: none })
+        })
+    }
+
+    /// Takes the input of the next step. Its release stays hidden until [`Self::commit`].
+    ///
+    /// # Errors
+    /// What [`Mechanism::release`] refuses; the steps staged before stay staged.
+    pub fn stage(&mut self, input: &[f64]) -> Result<()> {
+        let Staging { mechanism, staged, .. } = &mut self.live;
+        let start = staged.values.len();
+        staged.values.resize(start + mechanism.dimension(), 0.0);
+        match mechanism.release(input, &mut staged.values[start..]) {
+            Ok(step) => {
+                staged.last_step = step;
+                Ok(())
+            }
+            Err(error) => {
+                staged.values.truncate(start);
+                Err(error)
+            }
+        }
+    }
+
     /// Makes all staged steps durable, then shows their releases.
     ///
     /// The group committed before is dropped from the state: its receiver must have stored it by now.
@@ -165,17 +223,18 @@ impl Session {
     /// What [`StateFile::write`] refuses; everything stays staged and hidden, and committing may be tried again.
     pub fn commit(&mut self) -> Result<&Releases> {
         if let Some(file) = &self.file {
-            file.write(&self.snapshot().with_releases(self.staged.values.clone())?)?;
+            file.write(&self.snapshot().with_releases(self.live.staged.values.clone())?)?;
         }
-        std::mem::swap(&mut self.committed, &mut self.staged);
-        self.staged.values.clear();
-        self.staged.last_step = self.committed.last_step;
-        Ok(&self.committed)
+        let Staging { staged, committed, .. } = &mut self.live;
+        std::mem::swap(committed, staged);
+        staged.values.clear();
+        staged.last_step = committed.last_step;
+        Ok(committed)
     }
 
     /// The releases of the last commit: after a crash the receiver may have seen all, some or none of them.
     pub fn last_committed(&self) -> &Releases {
-        &self.committed
+        &self.live.committed
     }
 
     /// Keeps the run in a file from now on. What was released before counts as received.
@@ -194,12 +253,12 @@ impl Session {
         self.check_nothing_staged()?;
         file.write(&self.snapshot())?;
         self.file = Some(file);
-        self.committed.values.clear();
+        self.live.committed.values.clear();
         Ok(())
     }
 
     fn check_nothing_staged(&self) -> Result<()> {
-        if self.staged.is_empty() {
+        if self.live.staged.is_empty() {
             return Ok(());
         }
         Err(Error::State { reason: "staged steps must be committed first".to_owned() })
@@ -211,58 +270,58 @@ impl Session {
     /// As [`Self::commit`]; refused while steps are staged, whose releases nobody has seen.
     pub fn acknowledge(&mut self) -> Result<()> {
         self.check_nothing_staged()?;
-        if !self.committed.is_empty() {
-            if let Some(file) = &self.file {
-                file.write(&self.snapshot())?;
-            }
-            self.committed.values.clear();
+        if !self.live.committed.is_empty() {
+            self.save()?;
+            self.live.committed.values.clear();
         }
         Ok(())
     }
 
-    fn snapshot(&self) -> Snapshot {
-        let attach = |snapshot: Snapshot, (name, contents): &(String, Vec<u8>)| {
-            snapshot.with_attachment(name, contents.clone())
-        };
-        self.attachments.iter().fold(self.mechanism.snapshot(), attach)
-    }
-
     /// The number of releases that may be seen.
     pub fn step(&self) -> usize {
-        self.committed.last_step
+        self.live.committed.last_step
     }
 
     /// The secret of a keyed hash for one purpose; see [`Mechanism::hash_key`].
     pub fn hash_key(&self, purpose: &str) -> HashKey {
-        self.mechanism.hash_key(purpose)
-    }
-
-    /// Whether there is a state on disk.
-    pub fn is_durable(&self) -> bool {
-        self.file.is_some()
+        self.live.mechanism.hash_key(purpose)
     }
 
     /// The plan.
     pub fn plan(&self) -> &Plan {
-        self.mechanism.plan()
+        self.live.mechanism.plan()
     }
 }
 
 /// Neither staged releases nor anything secret leaves through a debug print.
-impl fmt::Debug for Session {
+impl fmt::Debug for Staging {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
-            .debug_struct("Session")
+            .debug_struct("Staging")
             .field("mechanism", &self.mechanism)
-            .field("file", &self.file)
             .field("committed", &self.committed)
             .finish_non_exhaustive()
     }
 }
 
-impl Drop for Session {
+impl<L: fmt::Debug> fmt::Debug for Session<L> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Session")
+            .field("live", &self.live)
+            .field("file", &self.file)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Staging {
     fn drop(&mut self) {
         self.staged.values.zeroize();
+    }
+}
+
+impl<L> Drop for Session<L> {
+    fn drop(&mut self) {
         for (_, contents) in &mut self.attachments {
             contents.zeroize();
         }

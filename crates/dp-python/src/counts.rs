@@ -10,7 +10,8 @@ use dp_apps::ordered::Ordered;
 use dp_apps::substrings::Substrings as Words;
 use dp_apps::substrings::dictionary::Dictionary;
 use dp_apps::{Counts as Core, Encoding, Estimate};
-use dp_mechanisms::{Plan, Snapshot, StateFile};
+use dp_mechanisms::session::Save;
+use dp_mechanisms::{Plan, Session, Snapshot, StateFile};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
@@ -44,22 +45,27 @@ macro_rules! of_kind {
     };
 }
 
+impl Save for Kind {
+    fn snapshot(&self) -> Snapshot {
+        of_kind!(self, counts => counts.snapshot(), found => found.snapshot())
+    }
+}
+
 struct Inner {
-    kind: Kind,
-    file: Option<StateFile>,
+    session: Session<Kind>,
     /// Whether something was counted that the file does not have.
     unsaved: bool,
 }
 
 impl Stepped for Inner {
     fn step(&self) -> usize {
-        of_kind!(&self.kind, counts => counts.step(), found => found.step())
+        of_kind!(self.session.live(), counts => counts.step(), found => found.step())
     }
 
     /// What is asked after a step is answered once that step is on disk.
     fn settle(&mut self) -> Result<(), Refusal> {
-        if let (true, Some(file)) = (self.unsaved, &self.file) {
-            file.write(&of_kind!(&self.kind, counts => counts.snapshot(), found => found.snapshot()))?;
+        if self.unsaved {
+            self.session.save()?;
         }
         self.unsaved = false;
         Ok(())
@@ -68,12 +74,12 @@ impl Stepped for Inner {
 
 impl Inner {
     fn plan(&self) -> &Plan {
-        of_kind!(&self.kind, counts => counts.plan(), found => found.plan())
+        of_kind!(self.session.live(), counts => counts.plan(), found => found.plan())
     }
 
     fn count(&mut self, name: &str) -> Result<Estimate, Refusal> {
         self.settle()?;
-        Ok(of_kind!(&mut self.kind, counts => counts.count(name), found => found.count(name))?)
+        Ok(of_kind!(self.session.live_mut(), counts => counts.count(name), found => found.count(name))?)
     }
 }
 
@@ -97,7 +103,7 @@ impl Counts {
     fn top(&self, py: Python<'_>, #[pyo3(from_py_with = whole)] most: usize) -> PyResult<Vec<(String, f64)>> {
         self.held.with(py, |inner| -> Result<_, Refusal> {
             inner.settle()?;
-            of_kind!(&mut inner.kind, counts => {
+            of_kind!(inner.session.live_mut(), counts => {
                 let top = counts.top(most, 0.05)?;
                 // Ranges of ordered values have no name.
                 let named = top.entries.into_iter();
@@ -124,31 +130,16 @@ impl Counts {
     }
 }
 
-/// A sealed file that is locked, and what it holds.
-struct Kept {
-    file: Option<StateFile>,
-    saved: Option<Snapshot>,
-}
-
-impl Kept {
-    fn open(py: Python<'_>, state: Option<PathBuf>) -> PyResult<Self> {
-        detached(py, || {
-            let file = state.map(|path| StateFile::open(&path, None)).transpose()?;
-            let saved = file.as_ref().map(StateFile::read).transpose()?.flatten();
-            Ok::<_, Refusal>(Self { file, saved })
-        })
-    }
-
-    fn nowhere() -> Self {
-        Self { file: None, saved: None }
-    }
+/// The file that keeps a run, locked.
+fn state_file(py: Python<'_>, state: Option<PathBuf>) -> PyResult<Option<StateFile>> {
+    detached(py, || Ok::<_, Refusal>(state.map(|path| StateFile::open(&path, None)).transpose()?))
 }
 
 /// Starts counting, or goes on where the state stands.
 fn counts<E: Encoding + Send>(
     py: Python<'_>,
     common: Common,
-    kept: Kept,
+    file: Option<StateFile>,
     exact: bool,
     encoding: E,
     kind: fn(Core<E>) -> Kind,
@@ -156,17 +147,20 @@ fn counts<E: Encoding + Send>(
     let footprint = encoding.footprint().map_err(Refusal::from)?;
     let strategy = common.strategy(py, &footprint, encoding.dimension())?;
     let inner = detached(py, move || {
-        let (Common { budget, seed, .. }, Kept { file, saved }) = (common, kept);
+        let Common { budget, seed, .. } = common;
         let plan = if exact {
             encoding.plan(&strategy, budget)
         } else {
             encoding.idealized_plan(&strategy, budget)
         }?;
-        let counts = match &saved {
-            None => Core::new(encoding, plan, seed),
-            Some(saved) => Core::resume(encoding, plan, saved, seed),
-        }?;
-        Ok::<_, Refusal>(Inner { kind: kind(counts), file, unsaved: true })
+        let session = Session::begin(file, |saved| {
+            let counts = match saved {
+                None => Core::new(encoding, plan, seed),
+                Some(saved) => Core::resume(encoding, plan, saved, seed),
+            };
+            Ok::<_, Refusal>(kind(counts?))
+        })?;
+        Ok::<_, Refusal>(Inner { session, unsaved: true })
     })?;
     Ok(of_inner(inner))
 }
@@ -310,8 +304,8 @@ counting! {
         let participation = arguments::participation(participation)?;
         let rules = Rules { items, distinct, removals, relation: common.relation, participation };
         let items = Items::new(self::universe(universe)?, rules).map_err(Refusal::from)?;
-        let kept = Kept::open(py, state)?;
-        Ok(counts(py, common, kept, exact, items, Kind::Items)?.add_subclass(Self))
+        let file = state_file(py, state)?;
+        Ok(counts(py, common, file, exact, items, Kind::Items)?.add_subclass(Self))
     }
 
     /// Takes the people of the next step, each an item or a list of items, and returns the step. An array of integers, one
@@ -333,7 +327,7 @@ counting! {
             None => Brought::named(people, removed)?,
         };
         this.as_super().get().held.with(this.py(), |inner| {
-            let Kind::Items(items) = &mut inner.kind else { return Err(Refusal::internal()) };
+            let Kind::Items(items) = inner.session.live_mut() else { return Err(Refusal::internal()) };
             let event = brought.changes(items.encoding().universe())?;
             let step = items.push(&event)?;
             inner.unsaved = true;
@@ -364,14 +358,17 @@ counting! {
         let rules = Rules { items, distinct, removals: false, relation: common.relation, participation };
         let footprint = rules.footprint(None).map_err(Refusal::from)?;
         let strategy = common.strategy(py, &footprint, dp_mechanisms::sparse::MOST_COORDINATES)?;
-        let Kept { file, saved } = Kept::open(py, state)?;
+        let file = state_file(py, state)?;
         let inner = detached(py, move || {
             let plan = Found::plan_for(&rules, &strategy, common.budget)?;
-            let found = match &saved {
-                None => Found::new(rules, plan, threshold_delta, common.seed),
-                Some(saved) => Found::resume(rules, plan, threshold_delta, saved, common.seed),
-            }?;
-            Ok::<_, Refusal>(Inner { kind: Kind::Found(Box::new(found)), file, unsaved: true })
+            let session = Session::begin(file, |saved| {
+                let found = match saved {
+                    None => Found::new(rules, plan, threshold_delta, common.seed),
+                    Some(saved) => Found::resume(rules, plan, threshold_delta, saved, common.seed),
+                };
+                Ok::<_, Refusal>(Kind::Found(Box::new(found?)))
+            })?;
+            Ok::<_, Refusal>(Inner { session, unsaved: true })
         })?;
         Ok(of_inner(inner).add_subclass(Self))
     }
@@ -380,7 +377,7 @@ counting! {
     fn push(this: &Bound<'_, Self>, people: &Bound<'_, PyAny>) -> PyResult<usize> {
         let people = self::people("people", people)?;
         this.as_super().get().held.with(this.py(), |inner| {
-            let Kind::Found(found) = &mut inner.kind else { return Err(Refusal::internal()) };
+            let Kind::Found(found) = inner.session.live_mut() else { return Err(Refusal::internal()) };
             let person = |items: Vec<String>| items.into_iter().map(Change::Insert).collect();
             let event: Vec<Vec<Change<String>>> = people.into_iter().map(person).collect();
             let step = found.push(&event)?;
@@ -392,7 +389,7 @@ counting! {
     /// The count that an item must reach to appear.
     #[getter]
     fn threshold(this: &Bound<'_, Self>) -> PyResult<f64> {
-        this.as_super().get().held.with(this.py(), |inner| match &inner.kind {
+        this.as_super().get().held.with(this.py(), |inner| match inner.session.live() {
             Kind::Found(found) => Ok(found.threshold()),
             _ => Err(Refusal::internal()),
         })
@@ -425,8 +422,8 @@ counting! {
         let participation = arguments::participation(participation)?;
         let relation = common.relation;
         let values = detached(py, || Ordered::new(low, high, resolution, relation, participation))?;
-        let kept = Kept::open(py, state)?;
-        Ok(counts(py, common, kept, exact, values, Kind::Values)?.add_subclass(Self))
+        let file = state_file(py, state)?;
+        Ok(counts(py, common, file, exact, values, Kind::Values)?.add_subclass(Self))
     }
 
     /// Takes the numbers of the next step, one of each person, and returns the step.
@@ -435,7 +432,7 @@ counting! {
         arrays::check_shape("values", &array, &[&[arrays::rows(&array)]])?;
         let slice = arrays::slice("values", &array)?;
         this.as_super().get().held.with(this.py(), |inner| {
-            let Kind::Values(values) = &mut inner.kind else { return Err(Refusal::internal()) };
+            let Kind::Values(values) = inner.session.live_mut() else { return Err(Refusal::internal()) };
             let step = values.push(slice)?;
             inner.unsaved = true;
             Ok(step)
@@ -448,7 +445,7 @@ counting! {
     fn quantile(this: &Bound<'_, Self>, part: f64, failure: f64) -> PyResult<(f64, f64, f64)> {
         this.as_super().get().held.with(this.py(), |inner| {
             inner.settle()?;
-            let Kind::Values(values) = &mut inner.kind else { return Err(Refusal::internal()) };
+            let Kind::Values(values) = inner.session.live_mut() else { return Err(Refusal::internal()) };
             let found = values.quantile(part, failure)?;
             Ok((found.value, found.low, found.high))
         })
@@ -458,7 +455,7 @@ counting! {
     fn between(this: &Bound<'_, Self>, low: f64, high: f64) -> PyResult<(f64, f64)> {
         this.as_super().get().held.with(this.py(), |inner| {
             inner.settle()?;
-            let Kind::Values(values) = &mut inner.kind else { return Err(Refusal::internal()) };
+            let Kind::Values(values) = inner.session.live_mut() else { return Err(Refusal::internal()) };
             let found = values.between(low, high)?;
             Ok((found.value, found.standard_deviation))
         })
@@ -481,15 +478,15 @@ counting! {
     signature (alphabet=None, longest=None, *, words=None, exact=true)
     arguments (alphabet: Option<&str>, #[pyo3(from_py_with = whole_or_none)] longest: Option<usize>, words: Option<Vec<String>>, exact: bool)
     new (py, common) {
-        let (relation, kept) = (common.relation, Kept::nowhere());
+        let relation = common.relation;
         let counts = match (alphabet, longest, words) {
             (Some(alphabet), Some(longest), None) => {
                 let words = Words::new(alphabet.chars(), longest, relation).map_err(Refusal::from)?;
-                counts(py, common, kept, exact, words, Kind::Words)?
+                counts(py, common, None, exact, words, Kind::Words)?
             }
             (None, None, Some(words)) => {
                 let words = Dictionary::new(words, relation).map_err(Refusal::from)?;
-                counts(py, common, kept, exact, words, Kind::Listed)?
+                counts(py, common, None, exact, words, Kind::Listed)?
             }
             _ => return Err(Refusal::input("give either alphabet and longest, or words").into()),
         };
@@ -499,7 +496,7 @@ counting! {
     /// Takes the letter of the next step, or ``None`` for a step without one, and returns the step.
     fn push(this: &Bound<'_, Self>, letter: Option<&str>) -> PyResult<usize> {
         let letter = self::letter(letter)?;
-        this.as_super().get().held.with(this.py(), |inner| match &mut inner.kind {
+        this.as_super().get().held.with(this.py(), |inner| match inner.session.live_mut() {
             Kind::Words(counts) => Ok(counts.push(&letter)?),
             Kind::Listed(counts) => Ok(counts.push(&letter)?),
             _ => Err(Refusal::internal()),
@@ -528,13 +525,13 @@ counting! {
             _ => return Err(Refusal::input("give either alphabet and longest, or episodes").into()),
         };
         let encoding = encoding.map_err(Refusal::from)?;
-        Ok(counts(py, common, Kept::nowhere(), exact, encoding, Kind::Episodes)?.add_subclass(Self))
+        Ok(counts(py, common, None, exact, encoding, Kind::Episodes)?.add_subclass(Self))
     }
 
     /// Takes the letter of the next step, or ``None`` for a step without one, and returns the step.
     fn push(this: &Bound<'_, Self>, letter: Option<&str>) -> PyResult<usize> {
         let letter = self::letter(letter)?;
-        this.as_super().get().held.with(this.py(), |inner| match &mut inner.kind {
+        this.as_super().get().held.with(this.py(), |inner| match inner.session.live_mut() {
             Kind::Episodes(counts) => Ok(counts.push(&letter)?),
             _ => Err(Refusal::internal()),
         })

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use dp_mechanisms::session::Save;
 use dp_mechanisms::{
     Footprint, Joint, JointPlan, Mechanism, Method, Participation, Plan, Readout, Relation, Snapshot, exact,
 };
@@ -409,7 +410,9 @@ impl Live for Numbers<'_> {
     fn can_be_asked_again(&self) -> bool {
         false
     }
+}
 
+impl Save for Numbers<'_> {
     fn snapshot(&self) -> Snapshot {
         match &self.several {
             Some(several) => self.mechanism.snapshot().with_attachment(STATISTICS, several.saved()),

@@ -316,8 +316,8 @@ fn hidden_releases_are_not_printed() {
     let mut session = Session::open(plan(6), Seed::reproducible(1), None).unwrap();
     session.stage(&[1.234_567, 0.0]).unwrap();
     session.attach("secret", b"1.234567".to_vec());
-    let staged = session.staged.values.clone();
-    let text = format!("{session:?} {:?}", session.staged);
+    let staged = session.live.staged.values.clone();
+    let text = format!("{session:?} {:?}", session.live.staged);
     for value in staged.iter().chain(&[1.234_567]) {
         assert!(!text.contains(&format!("{value:.4}")), "{text}");
     }

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use dp_apps::Estimate;
 use dp_apps::graph::{Cut, CutEncoding, GraphEncoding, GraphFunction};
+use dp_mechanisms::session::Save;
 use dp_mechanisms::{Mechanism, Participation, Plan, Relation, Snapshot, Workload};
 
 use self::updates::Batches;
@@ -313,7 +314,9 @@ impl Live for Updates<'_> {
     fn can_be_asked_again(&self) -> bool {
         false
     }
+}
 
+impl Save for Updates<'_> {
     fn snapshot(&self) -> Snapshot {
         self.mechanism.snapshot()
     }
