@@ -1,5 +1,13 @@
 //! The memory of a recurrence on d-vectors: a few buffers per coordinate, laid out for one pass per step.
 
+#![allow(
+    clippy::inline_always,
+    reason = "what is not inlined is not compiled for the vectors of the machine"
+)]
+
+use std::ops::Range;
+
+use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
@@ -12,6 +20,10 @@ pub(crate) const NARROW: usize = 16;
 
 /// Buffers whose terms are added to each other before they meet the sum.
 pub(crate) const LANES: usize = 4;
+
+/// The bytes that come from memory at once.
+#[cfg(target_arch = "x86_64")]
+const CACHE_LINE: usize = 64;
 
 /// The number of coordinates handled together.
 pub(crate) const TILE: usize = 512;
@@ -31,18 +43,22 @@ mod sealed {
 }
 
 impl Sample for f64 {
+    #[inline(always)]
     fn to_f64(self) -> f64 {
         self
     }
+    #[inline(always)]
     fn from_f64(value: f64) -> Self {
         value
     }
 }
 
 impl Sample for f32 {
+    #[inline(always)]
     fn to_f64(self) -> f64 {
         f64::from(self)
     }
+    #[inline(always)]
     fn from_f64(value: f64) -> Self {
         value as f32
     }
@@ -80,6 +96,13 @@ impl<T: Sample> Buffers<T> {
         Ok(Self { count, dimension, state: vec![T::default(); count * dimension] })
     }
 
+    /// Asks for the memory of these coordinates, as [`fetch`] does.
+    pub(crate) fn fetch(&self, coordinates: Range<usize>) {
+        // Tiles follow each other, each with all of its buffers: parts of the coordinates are parts of the state, in order.
+        let at = |coordinate: usize| (self.count * coordinate).min(self.state.len());
+        fetch(&self.state[at(coordinates.start)..at(coordinates.end)]);
+    }
+
     /// Hands every tile of a row to `advance`, with the buffers of the tile.
     pub(crate) fn for_each_tile(&mut self, row: &mut [f64], advance: impl Fn(&mut [T], &mut [f64]) + Sync) {
         if self.count == 0 {
@@ -99,35 +122,98 @@ impl<T: Sample> Buffers<T> {
     }
 }
 
+/// Asks for values that are about to be needed, so that they come to the cache while something else is computed. It waits for
+/// nothing and changes nothing; where processors have no instruction for it that is stable in Rust, it does nothing.
+fn fetch<T>(values: &[T]) {
+    #[cfg(target_arch = "x86_64")]
+    for value in values.iter().step_by((CACHE_LINE / size_of::<T>()).max(1)) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a hint that reads nothing by itself and cannot fault, for the address of a value that is alive.
+        #[allow(unsafe_code)]
+        unsafe {
+            _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast());
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = values;
+}
+
 /// `sums += sign · Σ_i w_i s_i` over the buffers `s_i` of a tile, with the terms of four buffers added to each other first.
 pub(crate) fn add_products<T: Sample>(sign: f64, weights: &[f64], state: &[T], sums: &mut [f64]) {
-    let length = sums.len();
-    for (weights, buffers) in weights.chunks(LANES).zip(state.chunks(LANES * length)) {
-        let weight = |index: usize| sign * weights[index];
-        let buffer = |index: usize| &buffers[index * length..][..length];
-        match weights.len() {
-            1 => {
-                let a = weight(0);
-                sums.iter_mut().zip(buffer(0)).for_each(|(sum, p)| *sum += a * p.to_f64());
+    Arch::new().dispatch(AddProducts { sign, weights, state, sums });
+}
+
+/// `s_i ← θ_i s_i + input` for every buffer of a tile.
+pub(crate) fn drive<T: Sample>(theta: &[f64], state: &mut [T], input: &[f64]) {
+    Arch::new().dispatch(Drive { theta, state, input });
+}
+
+/// The arguments of [`add_products`]. This and [`Drive`] are compiled for the widest vectors that the machine has; products and
+/// sums are rounded one by one on all of them, so that a stream is the same to the last bit everywhere.
+struct AddProducts<'a, T> {
+    sign: f64,
+    weights: &'a [f64],
+    state: &'a [T],
+    sums: &'a mut [f64],
+}
+
+impl<T: Sample> WithSimd for AddProducts<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { sign, weights, state, sums } = self;
+        let length = sums.len();
+        for (weights, buffers) in weights.chunks(LANES).zip(state.chunks(LANES * length)) {
+            let weight = |index: usize| sign * weights[index];
+            let buffer = |index: usize| &buffers[index * length..][..length];
+            match weights.len() {
+                1 => {
+                    let a = weight(0);
+                    for (sum, p) in sums.iter_mut().zip(buffer(0)) {
+                        *sum += a * p.to_f64();
+                    }
+                }
+                2 => {
+                    let (a, b) = (weight(0), weight(1));
+                    for (sum, (p, q)) in sums.iter_mut().zip(buffer(0).iter().zip(buffer(1))) {
+                        *sum += a * p.to_f64() + b * q.to_f64();
+                    }
+                }
+                3 => {
+                    let (a, b, c) = (weight(0), weight(1), weight(2));
+                    let parts = buffer(0).iter().zip(buffer(1)).zip(buffer(2));
+                    for (sum, ((p, q), r)) in sums.iter_mut().zip(parts) {
+                        *sum += (a * p.to_f64() + b * q.to_f64()) + c * r.to_f64();
+                    }
+                }
+                _ => {
+                    let (a, b, c, d) = (weight(0), weight(1), weight(2), weight(3));
+                    let parts = buffer(0).iter().zip(buffer(1)).zip(buffer(2).iter().zip(buffer(3)));
+                    for (sum, ((p, q), (r, s))) in sums.iter_mut().zip(parts) {
+                        *sum += (a * p.to_f64() + b * q.to_f64()) + (c * r.to_f64() + d * s.to_f64());
+                    }
+                }
             }
-            2 => {
-                let (a, b) = (weight(0), weight(1));
-                let parts = buffer(0).iter().zip(buffer(1));
-                sums.iter_mut().zip(parts).for_each(|(sum, (p, q))| *sum += a * p.to_f64() + b * q.to_f64());
-            }
-            3 => {
-                let (a, b, c) = (weight(0), weight(1), weight(2));
-                let parts = buffer(0).iter().zip(buffer(1)).zip(buffer(2));
-                sums.iter_mut().zip(parts).for_each(|(sum, ((p, q), r))| {
-                    *sum += (a * p.to_f64() + b * q.to_f64()) + c * r.to_f64();
-                });
-            }
-            _ => {
-                let (a, b, c, d) = (weight(0), weight(1), weight(2), weight(3));
-                let parts = buffer(0).iter().zip(buffer(1)).zip(buffer(2).iter().zip(buffer(3)));
-                sums.iter_mut().zip(parts).for_each(|(sum, ((p, q), (r, s)))| {
-                    *sum += (a * p.to_f64() + b * q.to_f64()) + (c * r.to_f64() + d * s.to_f64());
-                });
+        }
+    }
+}
+
+/// The arguments of [`drive`].
+struct Drive<'a, T> {
+    theta: &'a [f64],
+    state: &'a mut [T],
+    input: &'a [f64],
+}
+
+impl<T: Sample> WithSimd for Drive<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        for (&theta, buffer) in self.theta.iter().zip(self.state.chunks_mut(self.input.len())) {
+            for (value, input) in buffer.iter_mut().zip(self.input) {
+                *value = T::from_f64(theta * value.to_f64() + input);
             }
         }
     }
@@ -147,5 +233,54 @@ mod tests {
         let mut values = vec![1.5_f32, -2.0, f32::NAN];
         forget(&mut values);
         assert_eq!(values, [0.0; 3]);
+    }
+
+    /// Whatever vectors the machine has, a tile is what the formulas say, one rounding after the other.
+    fn check_tiles<T: Sample + PartialEq + std::fmt::Debug>() {
+        let value = |index: usize| (index as f64 * 0.731 + 0.1).sin();
+        for count in 1..=9 {
+            for length in [1, 2, 7, 8, 9, 31, TILE] {
+                let weights: Vec<f64> = (0..count).map(|index| value(index + 7)).collect();
+                let state: Vec<T> = (0..count * length).map(|index| T::from_f64(value(3 * index))).collect();
+                let fresh: Vec<f64> = (0..length).map(|index| value(5 * index + 1)).collect();
+                let (mut sums, mut driven) = (fresh.clone(), state.clone());
+                add_products(-1.0, &weights, &state, &mut sums);
+                drive(&weights, &mut driven, &fresh);
+                for at in 0..length {
+                    let term = |index: usize| -weights[index] * state[index * length + at].to_f64();
+                    let expected = (0..count).step_by(LANES).fold(fresh[at], |sum, first| {
+                        sum + match count - first {
+                            1 => term(first),
+                            2 => term(first) + term(first + 1),
+                            3 => (term(first) + term(first + 1)) + term(first + 2),
+                            _ => (term(first) + term(first + 1)) + (term(first + 2) + term(first + 3)),
+                        }
+                    });
+                    assert_eq!(sums[at].to_bits(), expected.to_bits(), "{count} buffers, {at} of {length}");
+                    for (index, weight) in weights.iter().enumerate() {
+                        let kept = state[index * length + at].to_f64();
+                        assert_eq!(driven[index * length + at], T::from_f64(weight * kept + fresh[at]));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn tiles_are_rounded_as_the_formulas_say() {
+        check_tiles::<f64>();
+        check_tiles::<f32>();
+    }
+
+    #[test]
+    fn asking_for_memory_changes_nothing() {
+        let mut buffers = Buffers::<f32>::new(3, 1000).unwrap();
+        buffers.state.iter_mut().zip(1_u16..).for_each(|(value, index)| *value = f32::from(index));
+        let before = buffers.state.clone();
+        // Within, over a tile's end, up to the end and beyond it.
+        for coordinates in [0..1, 500..530, 990..1000, 990..2000, 5000..6000] {
+            buffers.fetch(coordinates);
+        }
+        assert_eq!(buffers.state, before);
     }
 }

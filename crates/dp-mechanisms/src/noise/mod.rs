@@ -39,6 +39,12 @@ pub trait UnitNoise: Send + Sync {
         self.fill_range(row, 0, out);
     }
 
+    /// Writes a whole row, and may call `meanwhile` with the parts of it that are done, in order: memory that is asked for then
+    /// is there when the row is.
+    fn fill_row_while(&mut self, row: usize, out: &mut [f64], _meanwhile: &mut dyn FnMut(Range<usize>)) {
+        self.fill_row(row, out);
+    }
+
     /// Writes as many whole rows of `dimension` coordinates as `out` holds, from row `first` on.
     fn fill_rows(&mut self, first: usize, dimension: usize, out: &mut [f64]) {
         for (row, values) in (first..).zip(out.chunks_exact_mut(dimension)) {
@@ -183,8 +189,19 @@ impl GaussianSource {
     }
 }
 
-impl UnitNoise for GaussianSource {
-    fn fill_range(&self, row: usize, first: usize, out: &mut [f64]) {
+/// Values between two calls of what is done meanwhile. With the five buffers of a usual strategy, that is ten lines of memory,
+/// fewer than a core can wait for at once.
+const MEANWHILE: usize = 32;
+
+impl GaussianSource {
+    /// [`UnitNoise::fill_range`], with calls of `meanwhile` for parts of `out` that are done.
+    fn fill_range_while(
+        &self,
+        row: usize,
+        first: usize,
+        out: &mut [f64],
+        mut meanwhile: impl FnMut(Range<usize>),
+    ) {
         let (tile, row_in_tile) = (self.tiles.of(row), row % self.tiles.rows);
         let mut done = 0;
         while done < out.len() {
@@ -196,12 +213,21 @@ impl UnitNoise for GaussianSource {
             for _ in 0..row_in_tile * covered.len() + (coordinate - covered.start) {
                 let _: f64 = StandardNormal.sample(&mut generator);
             }
-            let part = (covered.end.max(coordinate + 1) - coordinate).min(out.len() - done);
-            for value in &mut out[done..done + part] {
-                *value = StandardNormal.sample(&mut generator);
+            let end = done + (covered.end.max(coordinate + 1) - coordinate).min(out.len() - done);
+            for values in out[done..end].chunks_mut(MEANWHILE) {
+                for value in &mut *values {
+                    *value = StandardNormal.sample(&mut generator);
+                }
+                meanwhile(done..done + values.len());
+                done += values.len();
             }
-            done += part;
         }
+    }
+}
+
+impl UnitNoise for GaussianSource {
+    fn fill_range(&self, row: usize, first: usize, out: &mut [f64]) {
+        self.fill_range_while(row, first, out, |_| ());
     }
 
     fn fill_row(&mut self, row: usize, out: &mut [f64]) {

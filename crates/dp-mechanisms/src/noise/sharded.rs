@@ -30,9 +30,9 @@ const WHOLE_HORIZON_LIMIT: usize = 1 << 27;
 /// The input noise `ξ = A⁻¹ B z` of a range of coordinates, one step at a time, of unit σ: what an optimizer adds to gradients.
 ///
 /// The coordinates are cut into tiles that are independent of each other, each with its own filter, and shared among threads;
-/// a tile is sampled and filtered while it is in the cache. The noise of a coordinate depends on the seed, the strategy, the
-/// dimension and the step alone: a range that is made by itself, on any machine of the same kind, equals that range of the
-/// whole to the last bit.
+/// a tile is sampled and filtered while it is in the cache, and its buffers come from memory while it is sampled. The noise of
+/// a coordinate depends on the seed, the strategy, the dimension and the step alone: a range that is made by itself, on any
+/// machine of the same kind, equals that range of the whole to the last bit.
 ///
 /// # Privacy
 /// As [`CorrelatedNoise`](super::CorrelatedNoise): scaled by the plan's σ and added to the input of every step, by each
@@ -343,6 +343,10 @@ struct Columns<'a> {
 impl UnitNoise for Columns<'_> {
     fn fill_range(&self, row: usize, first: usize, out: &mut [f64]) {
         self.source.fill_range(row, self.first + first, out);
+    }
+
+    fn fill_row_while(&mut self, row: usize, out: &mut [f64], meanwhile: &mut dyn FnMut(Range<usize>)) {
+        self.source.fill_range_while(row, self.first, out, meanwhile);
     }
 }
 

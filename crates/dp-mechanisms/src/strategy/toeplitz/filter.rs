@@ -1,5 +1,6 @@
 //! The noise of Toeplitz strategies, streamed: `ξ_t = (T⁻¹ D1⁻¹ z)_t / D2_t`.
 
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use dp_linalg::rational::{RationalStream, Sample};
@@ -66,6 +67,9 @@ trait Inverse: Send {
     /// Takes the next rows of z and leaves those of `T⁻¹ z`.
     fn solve(&mut self, rows: &mut [f64]) -> Result<()>;
 
+    /// Asks for what is kept of these coordinates, because the next step is about to need it.
+    fn fetch(&self, _coordinates: Range<usize>) {}
+
     /// As [`NoiseFilter::save`].
     fn save(&self, _state: &mut Vec<f64>) -> bool {
         false
@@ -91,6 +95,10 @@ impl<T: Sample> Inverse for RationalStream<T> {
         Ok(self.solve_in_place(rows)?)
     }
 
+    fn fetch(&self, coordinates: Range<usize>) {
+        RationalStream::fetch(self, coordinates);
+    }
+
     fn save(&self, state: &mut Vec<f64>) -> bool {
         append(self.state(), state)
     }
@@ -108,6 +116,10 @@ impl<T: Sample> Inverse for Substitution<T> {
         Ok(self.0.solve_in_place(rows)?)
     }
 
+    fn fetch(&self, coordinates: Range<usize>) {
+        self.0.fetch(coordinates);
+    }
+
     fn save(&self, state: &mut Vec<f64>) -> bool {
         append(self.0.state(), state)
     }
@@ -123,6 +135,10 @@ struct Finite<T: Sample>(BandedStream<T>);
 impl<T: Sample> Inverse for Finite<T> {
     fn solve(&mut self, rows: &mut [f64]) -> Result<()> {
         Ok(self.0.apply_in_place(rows)?)
+    }
+
+    fn fetch(&self, coordinates: Range<usize>) {
+        self.0.fetch(coordinates);
     }
 
     fn save(&self, state: &mut Vec<f64>) -> bool {
@@ -188,7 +204,8 @@ impl<I: Inverse> NoiseFilter for Scaled<I> {
     }
 
     fn next_into(&mut self, source: &mut dyn UnitNoise, out: &mut [f64]) -> Result<()> {
-        source.fill_row(self.step, out);
+        let inner = &self.inner;
+        source.fill_row_while(self.step, out, &mut |done| inner.fetch(done));
         self.filter(out.len(), out)
     }
 
