@@ -193,6 +193,8 @@ pub struct Reading<'a> {
     seen: Record,
     /// Whether its rows follow the known ones, once its first row has decided it.
     verdict: Verdict,
+    /// The line of the latest row.
+    line: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -225,7 +227,8 @@ impl Consumed {
     pub fn begin<'a>(&self, name: &str, path: &'a Path, columns: usize, key: &HashKey) -> Reading<'a> {
         let known = self.files.get(name).cloned().unwrap_or_default();
         let verdict = if known.digest.rows == 0 { Verdict::New } else { Verdict::Open };
-        Reading { path, hasher: RowHasher::new(key, columns), known, seen: Record::default(), verdict }
+        let (hasher, seen) = (RowHasher::new(key, columns), Record::default());
+        Reading { path, hasher, known, seen, verdict, line: 1 }
     }
 
     /// Remembers a file that was read to its end.
@@ -250,7 +253,7 @@ impl Consumed {
         match known.digest.first.iter().position(|known| *known == hash) {
             None => Ok(Some(0)),
             Some(0) => Ok((known.bytes > 0).then_some(known.bytes)),
-            Some(_) => Err(changed(path, 1, 1)),
+            Some(_) => Err(changed(path, Some(first.line), 1, 1)),
         }
     }
 
@@ -277,17 +280,17 @@ impl Consumed {
                 && part.end == unread
                 && seen.digest != known.digest
             {
-                return Err(changed(path, 1, known.digest.rows));
+                return Err(changed(path, None, 1, known.digest.rows));
             }
         }
         match known {
             Some(known) if !parts.iter().any(|part| part.end == unread) => {
-                return Err(vanished(path, known.digest.rows, seen.digest.rows));
+                return Err(vanished(path, None, known.digest.rows, seen.digest.rows));
             }
             None if unread == 0 => {
                 let known = self.files.get(name).map_or(&[][..], |known| &known.digest.first);
                 if seen.digest.first.iter().any(|hash| known.contains(hash)) {
-                    return Err(changed(path, 1, known.len() as u64));
+                    return Err(changed(path, None, 1, known.len() as u64));
                 }
             }
             _ => {}
@@ -349,12 +352,13 @@ impl Reading<'_> {
     pub fn is_new(&mut self, row: &Row<'_>) -> Result<bool> {
         let hash = self.hasher.hash(row);
         self.seen.push(&self.hasher, hash);
+        self.line = row.line;
         let known = &self.known.digest;
         match self.verdict {
             Verdict::New => {
                 let first = known.rows > 0 && self.seen.digest.rows <= FIRST as u64;
                 if first && known.first.contains(&hash) {
-                    return Err(changed(self.path, 1, known.rows.min(FIRST as u64)));
+                    return Err(changed(self.path, Some(row.line), 1, known.rows.min(FIRST as u64)));
                 }
                 Ok(true)
             }
@@ -362,7 +366,7 @@ impl Reading<'_> {
                 self.verdict = Verdict::Grown;
                 self.check()
             }
-            Verdict::Open if known.first.contains(&hash) => Err(changed(self.path, 1, 1)),
+            Verdict::Open if known.first.contains(&hash) => Err(changed(self.path, Some(row.line), 1, 1)),
             Verdict::Open => {
                 self.verdict = Verdict::New;
                 Ok(true)
@@ -380,7 +384,7 @@ impl Reading<'_> {
         let index = (number - 1) as usize;
         let alone = self.known.digest.first.get(index).zip(self.seen.digest.first.get(index));
         if alone.is_some_and(|(known, seen)| known != seen) {
-            return Err(changed(self.path, number, number));
+            return Err(changed(self.path, Some(self.line), number, number));
         }
         let mark = self.known.marks.binary_search_by_key(&number, |(rows, _)| *rows);
         let lanes = match mark {
@@ -388,7 +392,7 @@ impl Reading<'_> {
             Err(_) => (number == self.known.digest.rows).then_some(self.known.digest.lanes),
         };
         if lanes.is_some_and(|lanes| lanes != self.seen.digest.lanes) {
-            return Err(changed(self.path, self.known.after_mark(number), number));
+            return Err(changed(self.path, Some(self.line), self.known.after_mark(number), number));
         }
         Ok(false)
     }
@@ -401,16 +405,17 @@ impl Reading<'_> {
         let (known, seen) = (self.known.digest.rows, self.seen.digest.rows);
         match self.verdict {
             Verdict::Open => Ok(self.known),
-            Verdict::Grown if seen < known => Err(vanished(self.path, known, seen)),
+            Verdict::Grown if seen < known => Err(vanished(self.path, Some(self.line), known, seen)),
             Verdict::Grown | Verdict::New => Ok(Record { bytes, ..self.seen }),
         }
     }
 }
 
-fn changed(path: &Path, first: u64, last: u64) -> Error {
+fn changed(path: &Path, line: Option<u64>, first: u64, last: u64) -> Error {
     let rows = if first == last { format!("row {first} is") } else { format!("rows {first} to {last} are") };
     Error::Past {
         path: path.to_owned(),
+        line,
         reason: format!(
             "{rows} not as an earlier run read them: rows that were counted must stay as they are. Restore the file, or \
              give new rows a file of their own"
@@ -418,9 +423,10 @@ fn changed(path: &Path, first: u64, last: u64) -> Error {
     }
 }
 
-fn vanished(path: &Path, known: u64, seen: u64) -> Error {
+fn vanished(path: &Path, line: Option<u64>, known: u64, seen: u64) -> Error {
     Error::Past {
         path: path.to_owned(),
+        line,
         reason: format!(
             "an earlier run read {known} rows, now there are {seen}: rows that were counted must stay as they are. Restore \
              the file, or give new rows a file of their own"

@@ -8,16 +8,16 @@ use zeroize::Zeroizing;
 
 use crate::consumed::Consumed;
 use crate::encoding::Share;
-use crate::error::{Error, Result};
+use crate::error::{Error, Mistake, Result};
 use crate::guarantee;
-use crate::intake::{Intake, Parser};
+use crate::intake::{BadRow, Event, Intake, Parser};
 use crate::ledger::{Entry, Ledger};
 use crate::people::HashKey;
 use crate::plan::{self, Fitted, Planned};
 use crate::publish;
 use crate::releases::{Archive, Releases};
 use crate::rows::{self, InputFile, Source, Table};
-use crate::spec::Spec;
+use crate::spec::{BadRows, Spec};
 use crate::state::{self, Contents, Folder, Header, Randomness};
 
 /// A dashboard: its description, and the plan that follows from it.
@@ -48,12 +48,18 @@ pub struct Texts {
     pub receipt: Vec<String>,
 }
 
-/// A row that cannot be used, for whoever may see the data.
+/// A row that cannot be used or counts nowhere, for whoever may see the data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// Where it is, and what is wrong with it. Nothing of its contents.
-    pub mistake: crate::Mistake,
+    pub mistake: Mistake,
+    /// Whether the row is in order, and only its keys are in no list.
+    pub elsewhere: bool,
 }
+
+/// What is said of a row whose keys are in no list.
+const ELSEWHERE: &str = "the key is in the list of no release, so the row counts nowhere; add the key to `values`, or give the rest \
+                         a name with `other`";
 
 /// What going on with another description means.
 #[derive(Debug, Clone, PartialEq)]
@@ -227,6 +233,7 @@ impl Dashboard {
     /// As [`Dashboard::run`].
     pub fn run_on(&self, until: i128, randomness: Randomness, table: &dyn Table) -> Result<Outcome> {
         Source::Table(table).check_columns(&self.spec.columns())?;
+        self.check_first(&[Source::Table(table)])?;
         self.run_over(until, randomness, &[], &mut OfTable(table))
     }
 
@@ -238,8 +245,9 @@ impl Dashboard {
     /// # Errors
     /// As [`Dashboard::run`], what `gather` returns, and a state that another number of processes made.
     pub fn run_with(&self, until: i128, randomness: Randomness, gather: &mut dyn Gather) -> Result<Outcome> {
-        // Everything that can be refused without the state is refused before it is made.
-        self.run_over(until, randomness, &self.files()?, gather)
+        let files = self.files()?;
+        self.check_first(&files.iter().cloned().map(Source::File).collect::<Vec<_>>())?;
+        self.run_over(until, randomness, &files, gather)
     }
 
     /// As [`Dashboard::run`], with what would be published returned as text: nothing is written to the folder of the
@@ -250,6 +258,7 @@ impl Dashboard {
     /// As [`Dashboard::run`].
     pub fn texts(&self, until: i128, randomness: Randomness, keep: bool, json: bool) -> Result<Texts> {
         let files = self.files()?;
+        self.check_first(&files.iter().cloned().map(Source::File).collect::<Vec<_>>())?;
         let (outcome, running) = if keep {
             let folder = Folder::open(&self.spec.state, self.spec.key.as_deref())?;
             let (running, fresh) = self.begin(&folder, randomness, 1)?;
@@ -341,27 +350,60 @@ impl Dashboard {
         self.go_on(&folder, running, &files, until, true, &mut InTurn)
     }
 
-    /// Reads all rows and says which cannot be used, for whoever may see the data. Nothing is written.
+    /// Reads all rows and says which cannot be used, and which count nowhere, at most so many of either, for whoever may see the
+    /// data. Nothing is written.
     ///
     /// # Errors
     /// Files that cannot be read.
     pub fn examine(&self, most: usize) -> Result<Vec<Finding>> {
+        let (mut found, mut numbers) = (Vec::new(), [0, 0]);
+        let files: Vec<_> = rows::files(&self.spec)?.into_iter().map(Source::File).collect();
+        self.find(&files, &mut |finding| {
+            let number = &mut numbers[usize::from(finding.elsewhere)];
+            *number += 1;
+            if *number <= most {
+                found.push(finding);
+            }
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// Hands over every row that cannot be used or counts nowhere.
+    fn find(&self, sources: &[Source<'_>], each: &mut dyn FnMut(Finding) -> Result<()>) -> Result<()> {
         let columns = self.spec.columns();
         let parser = Parser::new(Arc::clone(&self.spec), Arc::new(HashKey::new([0; 32])));
-        let mut intake = Intake::new(parser);
-        let mut found = Vec::new();
-        for file in rows::files(&self.spec)? {
-            rows::read(&file.path, &columns, &mut |row| {
-                if let Some(bad) = intake.take(row)
-                    && found.len() < most
-                {
-                    let (file, message) = (file.path.clone(), bad.sentence().to_owned());
-                    found.push(Finding { mistake: crate::Mistake { file, line: row.line, message } });
+        let mut event = Event::default();
+        for source in sources {
+            source.read(&columns, &mut |row| {
+                let bad = parser.parse(row, &mut event);
+                let elsewhere = bad.is_none() && event.contributions.is_empty();
+                if !elsewhere && bad.is_none() {
+                    return Ok(());
                 }
-                Ok(())
+                let (file, message) = (source.path().to_owned(), bad.map_or(ELSEWHERE, BadRow::sentence));
+                each(Finding {
+                    mistake: Mistake { file, line: row.line, message: message.to_owned() },
+                    elsewhere,
+                })
             })?;
         }
-        Ok(found)
+        Ok(())
+    }
+
+    /// Refuses before the folder of a state is made what a first run would refuse after it: a budget that cannot be kept, and
+    /// rows, where the description says to stop at one that cannot be used. A later run has a folder, and leaves it as it is.
+    fn check_first(&self, sources: &[Source<'_>]) -> Result<()> {
+        if self.spec.state.join("sealed").exists() {
+            return Ok(());
+        }
+        self.planned()?;
+        match self.spec.input.bad_rows {
+            BadRows::Drop => Ok(()),
+            BadRows::Refuse => self.find(sources, &mut |finding| {
+                if finding.elsewhere { Ok(()) } else { Err(Error::Input(finding.mistake)) }
+            }),
+        }
     }
 
     /// The input files, with the columns that are asked for.
@@ -458,7 +500,7 @@ impl Dashboard {
         if !differences.is_empty() {
             return Err(Error::Changed {
                 path: self.spec.state.clone(),
-                differences,
+                differences: self.spec.placed(&differences),
                 advice: format!(
                     "What has been promised cannot be changed silently: restore {}; or see what the change costs with `dp check`, \
                      and accept that with `dp run --accept-change`; or begin another dashboard, with a state of its own, \
@@ -546,6 +588,7 @@ impl Dashboard {
         } else {
             return Ok(());
         };
+        let differences = self.spec.placed(&differences);
         Err(Error::Changed { path: self.spec.state.clone(), differences, advice })
     }
 

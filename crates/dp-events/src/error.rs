@@ -42,10 +42,12 @@ pub enum Error {
         reason: String,
     },
     /// Rows that were consumed by an earlier run are not there any more, or not the same.
-    #[error("{}: {reason}", path.display())]
+    #[error("{}{}: {reason}", path.display(), line.map(|line| format!(":{line}")).unwrap_or_default())]
     Past {
         /// The file.
         path: PathBuf,
+        /// The line at which it was noticed; nothing where a file has no lines, or is read in parts.
+        line: Option<u64>,
         /// Which rows, and what to do.
         reason: String,
     },

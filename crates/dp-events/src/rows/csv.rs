@@ -21,8 +21,27 @@ pub(super) fn read(
     columns: &[String],
     each: &mut dyn FnMut(&Row<'_>) -> Result<()>,
 ) -> Result<()> {
-    let file = File::open(path).map_err(|error| Error::file(path, error))?;
-    read_from(file, path, columns, each)
+    let failed = |error| Error::file(path, error);
+    let mut file = File::open(path).map_err(failed)?;
+    let mut first = [0; 4];
+    let length = file.read(&mut first).map_err(failed)?;
+    if let Some(message) = other_format(&first[..length]) {
+        return Err(Error::Input(Mistake { file: path.to_owned(), line: 1, message: message.to_owned() }));
+    }
+    read_from(first[..length].chain(file), path, columns, each)
+}
+
+/// What to do with a file that is no CSV by its first bytes.
+fn other_format(bytes: &[u8]) -> Option<&'static str> {
+    let known: [(&[u8], &str); 6] = [
+        (b"\x1f\x8b", "the file is compressed with gzip; unpack it, or write it as Parquet"),
+        (b"\x28\xb5\x2f\xfd", "the file is compressed with zstd; unpack it, or write it as Parquet"),
+        (b"PK\x03\x04", "the file is a zip archive, as spreadsheets are; save it as CSV"),
+        (b"PAR1", "the file is Parquet; give it a name that ends in `.parquet`"),
+        (b"\xff\xfe", "the file is written in UTF-16; save it as UTF-8"),
+        (b"\xfe\xff", "the file is written in UTF-16; save it as UTF-8"),
+    ];
+    known.iter().find(|(magic, _)| bytes.starts_with(magic)).map(|(_, message)| *message)
 }
 
 /// Reads line by line for as long as no quote and no lone carriage return appears, and hands the rest to a full reader, which
@@ -177,19 +196,51 @@ impl Lines {
             .flexible(true)
             .has_headers(false)
             .buffer_capacity(BUFFER)
-            .from_reader(Cursor::new(begin).chain(source));
-        let before = self.line;
-        let mut record = ByteRecord::new();
+            .from_reader(Seen { source: Cursor::new(begin).chain(source), bytes: Vec::new(), used: 0 });
+        let (mut record, mut read) = (ByteRecord::new(), 0);
         while reader.read_byte_record(&mut record).map_err(failed)? {
+            let end = reader.position().byte();
+            let (line, lines) = reader.get_mut().lines_of((end - read) as usize);
+            let line = self.line + line;
+            (self.line, read) = (self.line + lines, end);
             if !self.header {
                 self.header = true;
                 self.begin(path, &record, columns)?;
                 continue;
             }
-            let line = before + record.position().map_or(0, csv::Position::line);
             each(&Row { line, fields: Fields::Record { record: &record, places: &self.places } })?;
         }
         self.finish(path, columns)
+    }
+}
+
+/// A source that keeps what was read of it until its lines are counted. The full reader counts lines for itself, but takes blank
+/// lines before a record, and the second half of a line end, for a part of that record.
+struct Seen<R> {
+    source: R,
+    bytes: Vec<u8>,
+    used: usize,
+}
+
+impl<R: Read> Read for Seen<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.bytes.drain(..self.used);
+        self.used = 0;
+        let length = self.source.read(buffer)?;
+        self.bytes.extend_from_slice(&buffer[..length]);
+        Ok(length)
+    }
+}
+
+impl<R> Seen<R> {
+    /// The line on which the record in the next so many bytes begins, counted from the 1 of their first, and their line ends.
+    fn lines_of(&mut self, length: usize) -> (u64, u64) {
+        let bytes = self.bytes.get(self.used..self.used + length).unwrap_or_default();
+        self.used += bytes.len();
+        let record = bytes.strip_prefix(BOM).unwrap_or(bytes);
+        let blank = record.iter().take_while(|byte| matches!(byte, b'\r' | b'\n'));
+        let before = blank.filter(|byte| **byte == b'\n').count() as u64;
+        (before + 1, memchr_iter(b'\n', bytes).count() as u64)
     }
 }
 
@@ -246,6 +297,22 @@ mod tests {
         assert_eq!(found[1], (3, vec![some("q\"q"), some("x\ny"), some("")]));
         assert_eq!(found[2], (5, vec![None, some("4"), None]));
         assert_eq!(found.len(), 3);
+    }
+
+    #[test]
+    fn lines_are_counted_as_an_editor_counts_them() {
+        for end in ["\n", "\r\n"] {
+            let lines = ["a,b", "", "\"1\",", "2,\"x", "", "y\"", "", "", "3,z", "\"4\"", "", "5"];
+            let expected = [(3, "1"), (4, "2"), (9, "3"), (10, "4"), (12, "5")];
+            for text in
+                [lines.join(end), format!("\u{feff}{}{end}", lines.join(end)), lines[..].join(end) + end]
+            {
+                let found = rows(&text, &["a"]).unwrap();
+                let found: Vec<(u64, &str)> =
+                    found.iter().map(|(line, fields)| (*line, fields[0].as_deref().unwrap())).collect();
+                assert_eq!(found, expected, "{text:?}");
+            }
+        }
     }
 
     #[test]

@@ -175,12 +175,15 @@ impl Source<'_> {
 /// The files of a description, folders opened: those that end in `.csv` or `.parquet`, by name.
 ///
 /// # Errors
-/// A path that is not there, a folder that cannot be read, two files of one name.
+/// A path that is not there, a folder that cannot be read or holds no such file, two files of one name.
 pub fn files(spec: &Spec) -> Result<Vec<InputFile>> {
     let mut found: Vec<InputFile> = Vec::new();
     for written in &spec.input.files {
         let path = spec.resolve(written);
-        let kind = std::fs::metadata(&path).map_err(|error| Error::file(&path, error))?;
+        let kind = std::fs::metadata(&path).map_err(|error| {
+            let named = format!("name it as it is called under `input.files` of {}", spec.path.display());
+            Error::file(&path, format!("{error}; put the file there, or {named}"))
+        })?;
         let name = written.to_string_lossy().into_owned();
         if !kind.is_dir() {
             found.push(InputFile { path, name });
@@ -195,6 +198,12 @@ pub fn files(spec: &Spec) -> Result<Vec<InputFile>> {
                 inside
                     .push(InputFile { name: format!("{}/{inner}", name.trim_end_matches('/')), path: entry });
             }
+        }
+        if inside.is_empty() {
+            // Steps that close without rows are published for good, so a folder that is not there yet stops the run.
+            let advice =
+                "holds no file that ends in `.csv` or `.parquet`; put the rows there, or name their folder";
+            return Err(Error::file(&path, advice));
         }
         inside.sort_by(|left, right| left.name.cmp(&right.name));
         found.extend(inside);

@@ -293,6 +293,25 @@ impl Spec {
         columns
     }
 
+    /// Whether one protected person can count in several steps.
+    pub fn counts_repeatedly(&self) -> bool {
+        self.privacy.protects == Protects::Person && self.limits.steps > 1
+    }
+
+    /// Sentences of [`Identity::differences`], each with the file and the line of what it is about.
+    pub(crate) fn placed(&self, differences: &[String]) -> Vec<String> {
+        // Descriptions that were never in a file have no lines.
+        let text = std::fs::read_to_string(&self.path).unwrap_or_default();
+        let place = |difference: &String| {
+            let name = difference.split_once(" was ").map_or("", |(name, _)| name);
+            match reading::line_of(&text, name) {
+                Some(line) if !text.is_empty() => format!("{}:{line}: {difference}", self.path.display()),
+                _ => difference.clone(),
+            }
+        };
+        differences.iter().map(place).collect()
+    }
+
     /// The parts of the description that a state belongs to.
     pub fn identity(&self) -> Identity {
         Identity::of(self)

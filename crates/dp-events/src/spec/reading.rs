@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use dp_mechanisms::Relation;
 use toml::de::{DeTable, DeValue};
 
-use super::table::{Field, Mistakes, Table};
+use super::table::{Field, Mistakes, Table, line_at};
 use super::{
     BadRows, By, Input, Late, Limits, Of, Privacy, Promise, Protects, Release, Spec, Statistic, Value,
     resolve,
@@ -41,6 +41,34 @@ pub(super) fn read(text: &str, path: &Path) -> Result<Spec, Vec<Mistake>> {
         Some(spec) if found.is_empty() => Ok(spec),
         _ => Err(found),
     }
+}
+
+/// The line of a field of a description, by its name in an [`Identity`](super::Identity), or of the nearest thing around it.
+pub(super) fn line_of(text: &str, name: &str) -> Option<u64> {
+    let parsed = DeTable::parse(text).ok()?;
+    let mut table = parsed.get_ref();
+    let mut place = 0;
+    let path = match name.strip_prefix("release `").and_then(|rest| rest.split_once("`.")) {
+        Some((release, path)) => {
+            let named = |one: &&toml::Spanned<DeValue<'_>>| {
+                let name = one.get_ref().as_table().and_then(|table| table.get("name"));
+                name.and_then(|name| name.get_ref().as_str()) == Some(release)
+            };
+            let found = table.get("release")?.get_ref().as_array()?.iter().find(named)?;
+            (place, table) = (found.span().start, found.get_ref().as_table()?);
+            path
+        }
+        // The number of steps follows from the last one.
+        None if name == "steps" => "steps.last",
+        None => name,
+    };
+    for part in path.split('.') {
+        let Some(field) = table.get(part) else { break };
+        place = field.span().start;
+        let Some(inner) = field.get_ref().as_table() else { break };
+        table = inner;
+    }
+    Some(line_at(text, place))
 }
 
 fn whole<'a>(table: &'a DeTable<'a>, path: &Path, mistakes: &'a Mistakes<'a>) -> Option<Spec> {

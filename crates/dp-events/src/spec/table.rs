@@ -23,8 +23,7 @@ impl<'a> Mistakes<'a> {
 
     /// Notes a mistake at a place in the text.
     pub(super) fn note(&self, span: &Range<usize>, message: impl Into<String>) {
-        let before = self.text.as_bytes().get(..span.start).unwrap_or(self.text.as_bytes());
-        let line = 1 + before.split(|byte| *byte == b'\n').skip(1).count() as u64;
+        let line = line_at(self.text, span.start);
         self.found.borrow_mut().push(Mistake { file: self.file.clone(), line, message: message.into() });
     }
 
@@ -35,6 +34,12 @@ impl<'a> Mistakes<'a> {
         found.dedup();
         found
     }
+}
+
+/// The line of a byte of a text, counted from 1.
+pub(super) fn line_at(text: &str, place: usize) -> u64 {
+    let before = text.as_bytes().get(..place).unwrap_or(text.as_bytes());
+    1 + before.split(|byte| *byte == b'\n').skip(1).count() as u64
 }
 
 /// A value with its place and the path of names that leads to it.
