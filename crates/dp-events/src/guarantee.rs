@@ -167,11 +167,16 @@ pub(crate) fn document(spec: &Spec, planned: &[Planned], header: &Header) -> Str
         Promise::Pure { .. } => "discrete Laplace",
         _ => "discrete Gaussian",
     };
+    let margin = if spec.counts_repeatedly() {
+        "; where a person counts in several steps, most of a margin above a few percent is that of the proof"
+    } else {
+        ""
+    };
     let _ = writeln!(
         text,
         "\nThe noise is {noise}, sampled and added in exact integer arithmetic; rounding afterwards cannot \
          undo it. The mean squared error of the strategy, weighted over the statistics of a release, is proved to be at most as \
-         much above that of any other strategy as the table says. Bands hold the number without noise with probability 95 %, each by itself."
+         much above that of any other strategy as the table says{margin}. Bands hold the number without noise with probability 95 %, each by itself."
     );
     if planned.iter().any(|planned| planned.encoding.measure == Measure::Sum) {
         let _ = writeln!(

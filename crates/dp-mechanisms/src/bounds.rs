@@ -114,6 +114,45 @@ pub fn participation_factor(weights: &[f64], participation: Participation) -> f6
     total / largest.max(total / times as f64)
 }
 
+/// A lower bound on `Δ(C)² ‖B‖_F² / n` over all factorizations of A where one person takes part repeatedly: `‖A L‖_*² / n`, where
+/// the columns of L are `√λ_j 1_{S_j}` and `S_j` holds `times` steps from j on, as close together as they may be. λ is the mean of the
+/// weights over `S_j`, with sum 1.
+///
+/// Whoever takes part in the steps `S_j`, always with the same unit vector, moves the measurement by `‖C 1_{S_j}‖ ≤ Δ`. So
+/// `‖C L‖_F² = Σ λ_j ‖C 1_{S_j}‖² ≤ Δ²`, and `A L = B · C L` gives `‖A L‖_* ≤ ‖B‖_F ‖C L‖_F ≤ ‖B‖_F Δ`. The certificate of single
+/// participation, raised by [`participation_factor`], is the same with random signs in `S_j`, under which neighbouring columns of
+/// C cancel that in truth add up: the closer together the steps of a person are, the more this one gains.
+///
+/// # Complexity
+/// One singular value computation, O(n³).
+///
+/// # Errors
+/// A weight that is not finite and positive, or a wrong number of them.
+pub fn repeated_certificate(
+    workload: ArrayView2<'_, f64>,
+    weights: &[f64],
+    participation: Participation,
+) -> Result<f64> {
+    let steps = workload.ncols();
+    if weights.len() != steps {
+        return Err(Error::Dimension { what: "the dual weights", expected: steps, actual: weights.len() });
+    }
+    for weight in weights {
+        check_positive("dual weight", *weight)?;
+    }
+    let (times, separation) = (participation.times_within(steps).max(1), participation.separation());
+    let starts = steps - (times - 1) * separation;
+    let of = |start: usize| (0..times).map(move |index| start + index * separation);
+    let sums: Vec<f64> = (0..starts).map(|start| of(start).map(|step| weights[step]).sum()).collect();
+    let total = norms::compensated_sum(sums.iter().copied());
+    let mut moved = Array2::zeros((workload.nrows(), starts));
+    for (start, mut column) in moved.columns_mut().into_iter().enumerate() {
+        of(start).for_each(|step| column += &workload.column(step));
+        column *= (sums[start] / total).sqrt();
+    }
+    Ok(norms::schatten1(moved.view())?.powi(2) / workload.nrows() as f64)
+}
+
 /// [`participation_factor`] of so many equal weights.
 pub fn equal_participation_factor(columns: usize, participation: Participation) -> f64 {
     let times = participation.times_within(columns).max(1);

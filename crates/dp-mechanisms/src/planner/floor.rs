@@ -13,6 +13,9 @@ use crate::workload::{Recurrence, Workload};
 /// Up to this many steps the bound is sharpened by one dense dual certificate.
 const CERTIFICATE_LIMIT: usize = 1024;
 
+/// Longer streams of one person in several steps are bounded by the certificates of consecutive parts of this many steps.
+const PART: usize = 512;
+
 /// Above this many steps bounds come from weights in closed form where there are such.
 const LONG: usize = 1 << 13;
 
@@ -131,8 +134,38 @@ pub(crate) fn lower_bounds(problem: &Problem, found: &[(Evaluation, Arc<dyn Stra
         let kind = if factor > 1.0 { "schatten, repeated participation" } else { schatten.kind };
         mean = mean.or(LowerBound { value: schatten.value * factor, kind });
     }
+    if let Some(bound) = repeated(problem)? {
+        mean = mean.or(bound);
+    }
     let max = max.or(mean.clone());
     Ok(Bounds::new(&mean, &max))
+}
+
+/// What the same contribution of one person in several steps proves, see [`bounds::repeated_certificate`]; nothing where one person
+/// takes part once.
+///
+/// The rows of a part of the stream and the steps within it alone are the problem of that part, and `‖B‖_F²` is the sum over the
+/// rows of all parts; where the workload is Toeplitz, all parts are the same.
+fn repeated(problem: &Problem) -> Result<Option<LowerBound>> {
+    let (steps, participation) = (problem.steps(), problem.participation());
+    if problem.times() <= 1 {
+        return Ok(None);
+    }
+    let mut part = problem.clone();
+    let mut share = 1.0;
+    if steps > CERTIFICATE_LIMIT {
+        for one in problem.statistics() {
+            if one.workload().series(1)?.is_none() {
+                return Ok(None);
+            }
+        }
+        part = Problem::joint(problem.statistics().to_vec(), PART)?.with_participation(participation);
+        share = (steps / PART * PART) as f64 / steps as f64;
+    }
+    let weights = optimal::scaled_sqrt_start(&part)?;
+    let target = optimal::target(&part)?;
+    let value = share * bounds::repeated_certificate(target.view(), &weights, participation)?;
+    Ok(Some(LowerBound { value, kind: "dual certificate, repeated participation" }))
 }
 
 /// The steps of momentum up to which its largest error is bounded by climbing as well; nothing for any other workload.
@@ -172,6 +205,9 @@ fn joint(problem: &Problem, found: &[(Evaluation, Arc<dyn Strategy>)]) -> Result
             mean = mean.or(LowerBound { value: value * factor, kind: "circulant" });
         }
     }
+    if let Some(bound) = repeated(problem)? {
+        mean = mean.or(bound);
+    }
     // The sum of the largest is at least the sum of the means.
     let max = apart(max).or(mean.clone());
     Ok(Bounds::new(&mean, &max))
@@ -180,6 +216,40 @@ fn joint(problem: &Problem, found: &[(Evaluation, Arc<dyn Strategy>)]) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Method;
+    use crate::sensitivity::Participation;
+
+    /// No strategy is below the bound of repeated participation, at any distance of the steps, and where they are close together it
+    /// is a multiple of what random signs prove.
+    #[test]
+    fn the_same_contribution_in_several_steps_is_bounded_closely() {
+        let rows = [
+            ("count", 64, 3, 1, 1.8),
+            ("count", 64, 10, 1, 3.0),
+            ("count", 64, 3, 7, 1.25),
+            ("window:7", 50, 4, 2, 1.0),
+            ("average", 40, 2, 1, 1.0),
+            ("count", 1200, 3, 1, 1.2),
+        ];
+        for (text, steps, times, separation, gain) in rows {
+            let participation = Participation::repeated(times, separation).unwrap();
+            let problem = Problem::new(text.parse().unwrap(), steps).unwrap();
+            let once = lower_bounds(&problem, &[]).unwrap().mse;
+            let problem = problem.with_participation(participation);
+            let bound = lower_bounds(&problem, &[]).unwrap().mse;
+            assert!(bound >= gain * times as f64 * once, "{text} {steps} {participation}: {bound} {once}");
+            let few = [Method::ScaledSqrt, Method::Sqrt, Method::Banded, Method::Identity];
+            for method in if steps < 100 { Method::ALL } else { &few } {
+                let Ok(strategy) = method.build(&problem) else { continue };
+                let error = problem.error(strategy.as_ref()).unwrap();
+                assert!(
+                    bound <= error * (1.0 + 1e-9),
+                    "{text} {steps} {participation}: {} {error}",
+                    method.name()
+                );
+            }
+        }
+    }
 
     #[test]
     fn the_largest_error_of_momentum_is_bounded_closely_within_its_memory_and_beyond() {
