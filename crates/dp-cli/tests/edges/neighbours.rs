@@ -139,11 +139,11 @@ fn every_command_says_what_it_promises() {
 
 /// What `dp run` and `dp check` show on rows, without the released values and the band around them: exit codes, what they
 /// say, the names of all files, the tables, the page, and the size of everything in the folder of the state.
-fn dashboard(rows: &str) -> Vec<(String, String)> {
+fn dashboard(spec: &str, rows: &str) -> Vec<(String, String)> {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     fs::write(at.join("rows.csv"), rows).unwrap();
-    fs::write(at.join("dashboard.toml"), DASHBOARD).unwrap();
+    fs::write(at.join("dashboard.toml"), spec).unwrap();
     let mut seen = Vec::new();
     for words in [
         &["check", "dashboard.toml"][..],
@@ -173,12 +173,21 @@ fn dashboard(rows: &str) -> Vec<(String, String)> {
     seen
 }
 
-/// A table without the columns that hold released numbers.
+/// The columns that hold released numbers. The error of means and quantiles follows from those numbers, that of all other
+/// statistics from the description.
+fn released(line: &str) -> &'static [&'static str] {
+    if line.contains("mean") || line.contains("quantile") {
+        &["value", "low", "high", "standard_deviation"]
+    } else {
+        &["value", "low", "high"]
+    }
+}
+
+/// A table without its released numbers.
 fn without_values(table: &str) -> String {
-    let released = |column: &str| ["value", "low", "high"].contains(&column);
     let columns: Vec<&str> = table.lines().next().unwrap_or_default().split(',').collect();
     let kept = |line: &str| {
-        let fields = line.split(',').zip(&columns).filter(|(_, column)| !released(column));
+        let fields = line.split(',').zip(&columns).filter(|(_, column)| !released(line).contains(column));
         fields.map(|(field, _)| field).collect::<Vec<_>>().join(",") + "\n"
     };
     table.lines().map(kept).collect()
@@ -204,8 +213,8 @@ fn without_series(page: &str) -> String {
 
 fn without_numbers(line: &str) -> String {
     let mut object: serde_json::Map<String, serde_json::Value> = serde_json::from_str(line).unwrap();
-    for name in ["value", "low", "high"] {
-        object.insert(name.to_owned(), serde_json::Value::Null);
+    for name in released(line) {
+        object.insert((*name).to_owned(), serde_json::Value::Null);
     }
     serde_json::Value::Object(object).to_string() + "\n"
 }
@@ -213,19 +222,42 @@ fn without_numbers(line: &str) -> String {
 #[test]
 fn dashboards_of_neighbouring_rows_differ_in_released_values_only() {
     let others = "date,who,place,cost\n2026-01-01,p,here,10\n2026-01-02,q,there,20\n2026-01-03,p,here,90\n";
-    let with = format!("{others}2026-01-04,only me,here,30\n2026-01-05,only me,there,1\n");
-    // A person who is not there, and rows that cannot be used: of nowhere, at no time, with no value.
-    let bad =
-        format!("{others}2026-01-04,only me,nowhere,30\nyesterday,only me,there,1\n2026-01-05,me,here,x\n");
-    let seen = dashboard(&with);
-    assert_eq!(seen, dashboard(others));
-    assert_eq!(seen, dashboard(&bad));
-    assert!(seen.iter().any(|(name, lines)| name == "visits.csv" && lines.lines().count() == 1 + 5 * 2 * 3));
-    // The page is compared with five places for each of three numbers of each of six series of visits, and with its words.
-    let page = &seen.iter().find(|(name, _)| name == "index.html").unwrap().1;
-    assert!(page.matches("[null,null,null,null,null]").count() >= 18 && page.contains("differ"), "{page}");
-    for file in ["sealed", "key", "key.mark"] {
-        assert!(seen.iter().any(|(name, size)| name == file && size.parse::<u64>().unwrap() > 0), "{file}");
+    // So many that both places are found: a key is shown from a released total of about 70 on.
+    let visit = |number: usize| {
+        let place = if number.is_multiple_of(2) { "here" } else { "there" };
+        format!("2026-01-01,p{number},{place},{}\n", number % 60)
+    };
+    let crowd = format!("date,who,place,cost\n{}", (0..600).map(visit).collect::<String>());
+    let pure = DASHBOARD.replace("delta = 1e-6\n", "");
+    let found = DASHBOARD.replace(", values = [\"here\", \"there\"] }", " }");
+    assert!(pure != DASHBOARD && found != DASHBOARD);
+    for (spec, others) in [(DASHBOARD, others), (&pure, others), (&found, &crowd)] {
+        let with = format!("{others}2026-01-04,only me,here,30\n2026-01-05,only me,my own hut,1\n");
+        // A person who is not there, and rows that cannot be used: of nowhere, at no time, with no value.
+        let bad = format!(
+            "{others}2026-01-04,only me,nowhere,30\nyesterday,only me,there,1\n2026-01-05,me,here,x\n"
+        );
+        let seen = dashboard(spec, &with);
+        assert_eq!(seen, dashboard(spec, others));
+        assert_eq!(seen, dashboard(spec, &bad));
+        assert!(
+            seen.iter().any(|(name, lines)| name == "visits.csv" && lines.lines().count() == 1 + 5 * 2 * 3)
+        );
+        // The page is compared with five places for each of three numbers of each of six series of visits, and with its words.
+        let page = &seen.iter().find(|(name, _)| name == "index.html").unwrap().1;
+        assert!(
+            page.matches("[null,null,null,null,null]").count() >= 18 && page.contains("differ"),
+            "{page}"
+        );
+        for file in ["sealed", "key", "key.mark"] {
+            assert!(
+                seen.iter().any(|(name, size)| name == file && size.parse::<u64>().unwrap() > 0),
+                "{file}"
+            );
+        }
+        for (name, contents) in &seen {
+            assert!(!contents.contains("hut") && !contents.contains("only me"), "{name}: {contents}");
+        }
     }
     // The comparison sees everything else.
     let masked = |line: &str| without_values(&format!("step,value,low,statistic\n{line}\n"));
