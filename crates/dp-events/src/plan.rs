@@ -80,9 +80,11 @@ impl Planned {
         self.plan.steps()
     }
 
-    /// The bytes that a run keeps of this release: its cells at every step.
+    /// About the bytes that a run takes at most for the keys that are listed: five words for every cell at every step while
+    /// the cells are measured, and some 400 bytes for every number while the tables and the page are written.
     pub fn memory(&self) -> usize {
-        self.dimension() * self.plan.steps() * size_of::<i64>()
+        let (cells, numbers) = (self.dimension(), self.keys * self.statistics.len());
+        (cells * 5 * size_of::<i64>() + numbers * 400) * self.plan.steps()
     }
 
     /// The standard deviation of a statistic at a step counted from 0, as it is printed; nothing for means and quantiles,
