@@ -17,7 +17,10 @@ use dp_linalg::{fft, series, tree};
 use ndarray::Array2;
 use num_bigint::BigUint;
 
-use super::transform::{Convolver, LONGEST, REACH};
+use super::sums::{
+    Energies, bands, ceiling, combined, energy, largest, magnitudes, never_rises, square, toeplitz,
+};
+use super::transform::LONGEST;
 use crate::error::{Error, Result};
 use crate::identity::Digest;
 use crate::sensitivity::{self, Participation};
@@ -554,74 +557,6 @@ fn scaled(
     Ok((Entries::Scaled { rows, coefficients, columns, bits }, longest))
 }
 
-/// `Σ_k rows[j+k]² coefficients[k]²` for every j, exactly: `low + high · 2^width`.
-struct Energies {
-    low: Vec<u128>,
-    high: Vec<u128>,
-    width: u32,
-}
-
-impl Energies {
-    /// Exact correlations, with the squares of the coefficients in two parts.
-    fn new(rows: &[i64], coefficients: &[i64]) -> Result<Self> {
-        let steps = rows.len();
-        let squared = |value: i64| u128::from(value.unsigned_abs()).pow(2);
-        let largest_row = squared(largest(rows).cast_signed());
-        let largest_coefficient = squared(largest(coefficients).cast_signed());
-        let logarithm = |value: u128| u128::BITS - value.leading_zeros();
-        // A sum of `steps` products of a squared row and a part stays below the reach of the transform.
-        let width = 121_u32.saturating_sub(logarithm(largest_row) + logarithm(steps as u128)).min(60);
-        if 2 * width < logarithm(largest_coefficient) || logarithm(largest_row) > 61 {
-            return Err(Error::TooLarge {
-                what: "the exact columns of a scaled strategy",
-                steps,
-                limit: 1 << 24,
-            });
-        }
-        let reversed: Vec<i64> = rows.iter().rev().map(|row| row * row).collect();
-        let length = (2 * steps).next_power_of_two();
-        let correlate = |part: &dyn Fn(u128) -> u128| {
-            let kernel: Vec<i64> = coefficients.iter().map(|value| part(squared(*value)) as i64).collect();
-            let mut sums = Vec::with_capacity(length);
-            Convolver::new(&kernel, length, REACH - 1)
-                .multiply(&reversed, |value| sums.push(value.unsigned_abs()));
-            sums.truncate(steps);
-            sums.reverse();
-            sums
-        };
-        let low = correlate(&|square| square & ((1 << width) - 1));
-        let high = if largest_coefficient >> width == 0 {
-            vec![0; steps]
-        } else {
-            correlate(&|square| square >> width)
-        };
-        Ok(Self { low, high, width })
-    }
-
-    /// All of them in f64.
-    fn estimates(&self) -> impl Iterator<Item = f64> {
-        let unit = libm::ldexp(1.0, self.width.cast_signed());
-        self.low.iter().zip(&self.high).map(move |(low, high)| *low as f64 + *high as f64 * unit)
-    }
-
-    /// The largest of them times the square of a scale each, exactly.
-    fn longest(&self, scales: &[i64]) -> BigUint {
-        let estimates =
-            || self.estimates().zip(scales).map(|(energy, scale)| energy * (*scale as f64).powi(2));
-        let close = estimates().fold(0.0, f64::max) * (1.0 - 1e-9);
-        let exact = |(index, _): (usize, f64)| {
-            let energy = (BigUint::from(self.high[index]) << self.width) + self.low[index];
-            energy * square(scales[index])
-        };
-        estimates()
-            .enumerate()
-            .filter(|(_, estimate)| *estimate >= close)
-            .map(exact)
-            .max()
-            .unwrap_or_default()
-    }
-}
-
 /// The largest sums of magnitudes in a row: of the matrix, and of its core times D2.
 fn reach(entries: &Entries, steps: usize) -> [BigUint; 2] {
     let same = |reach: BigUint| [reach.clone(), reach];
@@ -666,116 +601,6 @@ fn dense(matrix: &Array2<f64>, bits: u32) -> Result<Option<Entries>> {
 /// The rows of a packed lower triangle.
 pub(super) fn rows_of(packed: &[i64], steps: usize) -> impl Iterator<Item = &[i64]> {
     (0..steps).map(|i| &packed[i * (i + 1) / 2..(i + 1) * (i + 2) / 2])
-}
-
-/// The sensitivity of an integer Toeplitz matrix.
-fn toeplitz(coefficients: &[i64], times: usize, separation: usize) -> Result<BigUint> {
-    let single = energy(coefficients.iter().map(|value| Some(i128::from(*value))))?;
-    if times <= 1 {
-        return Ok(single);
-    }
-    let exact =
-        |coefficients: &[i64]| energy(combined(coefficients, None, times, separation)?.into_iter().map(Some));
-    if never_rises(coefficients) {
-        return exact(coefficients);
-    }
-    if bands(coefficients) <= separation {
-        return Ok(single * times);
-    }
-    let mut majorant: Vec<i64> = coefficients.iter().map(|value| value.abs()).collect();
-    for index in (1..majorant.len()).rev() {
-        majorant[index - 1] = majorant[index - 1].max(majorant[index]);
-    }
-    Ok(exact(&majorant)?.min(single * times * times))
-}
-
-/// The sum of the columns `0, b, 2b, …`, each times its scale if there are any.
-fn combined(
-    coefficients: &[i64],
-    scales: Option<&[i64]>,
-    times: usize,
-    separation: usize,
-) -> Result<Vec<i128>> {
-    let mut sums = vec![0_i128; coefficients.len()];
-    for shift in (0..times).filter_map(|time| time.checked_mul(separation)) {
-        let scale = i128::from(scales.map_or(1, |scales| scales[shift]));
-        for (sum, value) in sums[shift..].iter_mut().zip(coefficients) {
-            *sum = sum.checked_add(i128::from(*value) * scale).ok_or_else(too_many)?;
-        }
-    }
-    Ok(sums)
-}
-
-/// The sum of squares; nothing for a value stands for one beyond 128 bits.
-fn energy(values: impl Iterator<Item = Option<i128>>) -> Result<BigUint> {
-    // Squares are collected in a word until it is full.
-    let (mut total, mut part) = (BigUint::ZERO, 0_u128);
-    for value in values {
-        let magnitude = value.ok_or_else(too_many)?.unsigned_abs();
-        if let Some(sum) = magnitude.checked_mul(magnitude).and_then(|square| part.checked_add(square)) {
-            part = sum;
-        } else {
-            let magnitude = BigUint::from(magnitude);
-            total += &magnitude * &magnitude;
-        }
-    }
-    Ok(total + part)
-}
-
-fn too_many() -> Error {
-    Error::OutOfRange {
-        what: "participation times",
-        value: f64::INFINITY,
-        range: "few enough that sums of columns fit 128 bits",
-    }
-}
-
-/// Whether the values are non-negative and never increase.
-fn never_rises(values: &[i64]) -> bool {
-    values.windows(2).all(|pair| pair[0] >= pair[1]) && values.last().is_none_or(|last| *last >= 0)
-}
-
-/// The number of coefficients up to the last that is not zero.
-fn bands(coefficients: &[i64]) -> usize {
-    coefficients.iter().rposition(|value| *value != 0).map_or(0, |last| last + 1)
-}
-
-fn magnitudes(values: &[i64]) -> BigUint {
-    values.iter().map(|value| u128::from(value.unsigned_abs())).sum::<u128>().into()
-}
-
-fn largest(values: &[i64]) -> u64 {
-    values.iter().map(|value| value.unsigned_abs()).max().unwrap_or(0)
-}
-
-fn square(value: i64) -> u128 {
-    u128::from(value.unsigned_abs()).pow(2)
-}
-
-/// A finite non-negative number as `mantissa · 2^exponent`, exactly.
-pub(super) fn dyadic(value: f64) -> (u64, i32) {
-    let (fraction, exponent) = libm::frexp(value);
-    // The fraction has 53 bits, so this is an integer.
-    (libm::ldexp(fraction, 53) as u64, exponent - 53)
-}
-
-/// The least integer that is not below a finite non-negative number.
-pub(super) fn ceiling(value: f64) -> BigUint {
-    let (mantissa, exponent) = dyadic(value);
-    let mantissa = BigUint::from(mantissa);
-    if exponent >= 0 {
-        mantissa << exponent
-    } else {
-        let unit = BigUint::from(1_u32) << exponent.unsigned_abs();
-        (mantissa + &unit - 1_u32) / unit
-    }
-}
-
-/// The nearest double or one of its neighbours; infinite beyond the range.
-pub(crate) fn to_f64(value: &BigUint) -> f64 {
-    let excess = value.bits().saturating_sub(64);
-    let head = u64::try_from(value >> excess).unwrap_or(u64::MAX);
-    libm::ldexp(head as f64, i32::try_from(excess).unwrap_or(i32::MAX))
 }
 
 /// The coefficients of an integer series in units of `2^-bits`, exactly, and those of its inverse.

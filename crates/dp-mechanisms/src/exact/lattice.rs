@@ -2,8 +2,8 @@
 
 use num_bigint::BigUint;
 
-use super::integer::ceiling;
 use super::plan::{SquaredChange, generous_square};
+use super::sums::ceiling;
 use crate::error::{Error, Result};
 use crate::sensitivity::{Domain, Footprint, Relation, Term};
 

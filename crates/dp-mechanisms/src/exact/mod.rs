@@ -32,15 +32,16 @@ mod mechanism;
 mod noise;
 mod plan;
 mod sparse;
+mod sums;
 mod transform;
 
-pub(crate) use integer::to_f64;
 pub use integer::{ENTRY_BITS, FEWEST_BITS, IntegerStrategy, MOST_BITS};
 pub use lattice::grid;
 pub(crate) use mechanism::ExactRun;
 pub(crate) use plan::ExactPlan;
 pub use plan::NoiseParameter;
 pub(crate) use sparse::ExactCells;
+pub(crate) use sums::to_f64;
 
 #[cfg(test)]
 use budget::ExactBudget;

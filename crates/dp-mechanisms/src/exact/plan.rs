@@ -6,9 +6,10 @@ use num_bigint::BigUint;
 
 use super::budget::{ExactBudget, gaussian_slack, variance_divisor};
 use super::decode::{decoder_row_norms, recursion_bias};
-use super::integer::{Entries, IntegerStrategy, MOST_BITS, Precision, Source, ceiling, dyadic, to_f64};
+use super::integer::{Entries, IntegerStrategy, MOST_BITS, Precision, Source};
 use super::lattice::Lattice;
 use super::noise::Sampler;
+use super::sums::{ceiling, dyadic, to_f64};
 use super::transform::REACH;
 use crate::budget::upper_quantile;
 use crate::error::{Error, Result, check_positive};

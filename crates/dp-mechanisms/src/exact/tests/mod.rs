@@ -410,7 +410,7 @@ fn gaussian_budgets_are_kept_with_their_slack() {
     let ratio = exact.standard_deviation(300).unwrap() / idealized.standard_deviation(300).unwrap();
     assert!((ratio - 1.0).abs() < 1e-9, "{ratio}");
     // Δ²/σ² is not above μ², and the slack is that of 300 values of noise on a lattice of 2^-39.
-    let squared = integer::to_f64(exact.sensitivity()) / exact.noise().variance();
+    let squared = sums::to_f64(exact.sensitivity()) / exact.noise().variance();
     assert!(squared <= 0.25 * (1.0 + 1e-12));
     assert!(exact.slack() > 0.0 && exact.slack() < 1e-20, "{}", exact.slack());
 }
@@ -485,7 +485,7 @@ fn vectors_are_checked_after_rounding() {
     // (1/0.01 + sqrt(3)/2)², doubled for replacement.
     let squared = plan.strategy().squared_sensitivity(Participation::Single).unwrap();
     let change = (100.0 + 3.0_f64.sqrt() / 2.0).powi(2) * 4.0;
-    let ratio = integer::to_f64(plan.sensitivity()) / (integer::to_f64(&squared) * change);
+    let ratio = sums::to_f64(plan.sensitivity()) / (sums::to_f64(&squared) * change);
     assert!((1.0..1.001).contains(&ratio), "{ratio}");
     let mut mechanism = live(plan, Seed::reproducible(0));
     let mut output = [0.0; 3];
@@ -503,7 +503,7 @@ fn encoded_events_must_lie_on_the_grid() {
     let plan = ExactPlan::new(&strategy, footprint, 2, 1.0, BUDGET).unwrap();
     // 2 · levels · 4^bits, rounded up a little because the weight is the double above sqrt(2).
     let expected = 2.0 * 5.0 * 4.0_f64.powi(plan.strategy().bits().cast_signed());
-    assert!((1.0..1.0 + 1e-12).contains(&(integer::to_f64(plan.sensitivity()) / expected)));
+    assert!((1.0..1.0 + 1e-12).contains(&(sums::to_f64(plan.sensitivity()) / expected)));
     let mut mechanism = live(plan, Seed::reproducible(0));
     let mut output = [0.0; 2];
     assert!(mechanism.release(&[0.5, 0.0], &mut output).is_err());
@@ -556,7 +556,7 @@ proptest! {
                 ExactBudget::ZeroConcentrated { rho },
             ) => {
                 // σ² ≥ Δ²/(2ρ), checked in integers: ρ = m 2^e.
-                let (mantissa, exponent) = integer::dyadic(2.0 * rho);
+                let (mantissa, exponent) = sums::dyadic(2.0 * rho);
                 let variance = BigUint::from(numerator) << (2 * doublings);
                 let (mut left, mut right) = (variance * mantissa, sensitivity * denominator);
                 if exponent >= 0 { left <<= exponent.unsigned_abs() } else { right <<= exponent.unsigned_abs() }
@@ -566,12 +566,12 @@ proptest! {
                 let variance = noise.variance();
                 let measurements = plan.strategy().measurements() as f64;
                 let claimed = budget::delta_of_discrete_gaussian(
-                    epsilon, integer::to_f64(&sensitivity) * (1.0 - 1e-12), variance, measurements,
+                    epsilon, sums::to_f64(&sensitivity) * (1.0 - 1e-12), variance, measurements,
                 ).unwrap();
                 prop_assert!(claimed <= delta * (1.0 + 1e-6), "{claimed}");
             }
             (NoiseParameter::Scale { numerator, denominator }, ExactBudget::Pure { epsilon }) => {
-                let (mantissa, exponent) = integer::dyadic(epsilon);
+                let (mantissa, exponent) = sums::dyadic(epsilon);
                 let (mut left, mut right) = (BigUint::from(numerator) * mantissa, sensitivity * denominator);
                 if exponent >= 0 { left <<= exponent.unsigned_abs() } else { right <<= exponent.unsigned_abs() }
                 prop_assert!(left >= right);
