@@ -4,7 +4,7 @@
 //! and divide positive numbers only: every diagonal entry is accurate to a few n ε, however ill-conditioned T is.
 
 use super::{LANES, Lanes};
-use crate::workload::{Recurrence, Workload};
+use crate::workload::Workload;
 
 /// The squared entries of a bidiagonal inverse.
 #[derive(Debug, Clone)]
@@ -17,10 +17,10 @@ pub(super) struct Bidiagonal {
 impl Bidiagonal {
     /// The inverse of a workload, or `None` when it has more diagonals.
     pub(super) fn of(workload: &Workload, steps: usize) -> Option<Self> {
-        let Recurrence::First { decay } = workload.recurrence() else { return None };
+        let squared_decay = workload.squared_decay()?;
         let diagonal: Vec<f64> = (0..steps).map(|step| workload.divisor(step).powi(2)).collect();
         // The column of the average's inverse at input t is (t, -t).
-        let below = diagonal[..steps.saturating_sub(1)].iter().map(|entry| entry * decay * decay).collect();
+        let below = diagonal[..steps.saturating_sub(1)].iter().map(|entry| entry * squared_decay).collect();
         Some(Self { diagonal, below })
     }
 

@@ -185,6 +185,15 @@ impl Workload {
         }
     }
 
+    /// The square of the decay of a recurrence of first order, rounded once; nothing for others.
+    pub(crate) fn squared_decay(&self) -> Option<f64> {
+        match &self.kind {
+            Kind::Count | Kind::Average => Some(1.0),
+            Kind::Exponential { alpha } => Some(1.0 / (alpha * alpha)),
+            _ => None,
+        }
+    }
+
     /// By what the sum after a step (counted from 0) is divided: its number for the average, 1 otherwise.
     pub(crate) fn divisor(&self, step: usize) -> f64 {
         if self.is_average() { (step + 1) as f64 } else { 1.0 }
