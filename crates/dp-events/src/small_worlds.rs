@@ -179,6 +179,22 @@ fn moved_absolutely(strategy: &[Vec<f64>], left: &[Vec<i64>], right: &[Vec<i64>]
     (0..left[0].len()).map(|cell| strategy.iter().map(|row| difference(row, cell).abs()).sum::<f64>()).sum()
 }
 
+const GAUSSIAN: &str = "epsilon = 1.0\ndelta = 1e-6";
+
+/// The budgets, what is protected, and the limits.
+const CASES: [(&str, &str, &str); 10] = [
+    (GAUSSIAN, "person", "[limits]\nrows_per_step = 1\nsteps = 1"),
+    (GAUSSIAN, "person", "[limits]\nrows_per_step = 2\nsteps = 1"),
+    (GAUSSIAN, "person", "[limits]\nrows_per_step = 1\nsteps = 2"),
+    (GAUSSIAN, "person", "[limits]\nrows_per_step = 2\nsteps = 2\nseparation = 2"),
+    (GAUSSIAN, "person-step", "[limits]\nrows_per_step = 2"),
+    (GAUSSIAN, "event", ""),
+    ("epsilon = 1.0", "person", "[limits]\nrows_per_step = 1\nsteps = 2"),
+    ("epsilon = 1.0", "person", "[limits]\nrows_per_step = 2\nsteps = 2\nseparation = 2"),
+    ("epsilon = 1.0", "person-step", "[limits]\nrows_per_step = 2"),
+    ("epsilon = 1.0", "event", ""),
+];
+
 #[test]
 fn nobody_moves_the_cells_further_than_the_footprint_says() {
     let other: Vec<String> =
@@ -187,20 +203,7 @@ fn nobody_moves_the_cells_further_than_the_footprint_says() {
     let factor = strategy.materialize().unwrap().strategy;
     let matrix: Vec<Vec<f64>> = factor.rows().into_iter().map(|row| row.to_vec()).collect();
     let sequences = sequences();
-    let gaussian = "epsilon = 1.0\ndelta = 1e-6";
-    let cases = [
-        (gaussian, "person", "[limits]\nrows_per_step = 1\nsteps = 1"),
-        (gaussian, "person", "[limits]\nrows_per_step = 2\nsteps = 1"),
-        (gaussian, "person", "[limits]\nrows_per_step = 1\nsteps = 2"),
-        (gaussian, "person", "[limits]\nrows_per_step = 2\nsteps = 2\nseparation = 2"),
-        (gaussian, "person-step", "[limits]\nrows_per_step = 2"),
-        (gaussian, "event", ""),
-        ("epsilon = 1.0", "person", "[limits]\nrows_per_step = 1\nsteps = 2"),
-        ("epsilon = 1.0", "person", "[limits]\nrows_per_step = 2\nsteps = 2\nseparation = 2"),
-        ("epsilon = 1.0", "person-step", "[limits]\nrows_per_step = 2"),
-        ("epsilon = 1.0", "event", ""),
-    ];
-    for (budget, protects, limits) in cases {
+    for (budget, protects, limits) in CASES {
         for (relation, late, bad_rows) in [
             ("zero-out", "drop", "drop"),
             ("zero-out", "next", "refuse"),
@@ -300,11 +303,10 @@ fn nobody_moves_the_cells_further_than_the_footprint_says() {
 /// The check above is able to fail: with a limit that is not enforced, somebody moves the cells too far.
 #[test]
 fn a_limit_that_is_not_enforced_is_noticed() {
-    let gaussian = "epsilon = 1.0\ndelta = 1e-6";
     let strict =
-        spec(gaussian, "person", "zero-out", "[limits]\nrows_per_step = 1\nsteps = 1", "drop", "drop");
+        spec(GAUSSIAN, "person", "zero-out", "[limits]\nrows_per_step = 1\nsteps = 1", "drop", "drop");
     let loose =
-        spec(gaussian, "person", "zero-out", "[limits]\nrows_per_step = 2\nsteps = 1", "drop", "drop");
+        spec(GAUSSIAN, "person", "zero-out", "[limits]\nrows_per_step = 2\nsteps = 1", "drop", "drop");
     let world = World::new(loose);
     let allowed = world.parser.encodings()[0].footprint(&strict).unwrap();
     assert_eq!(

@@ -613,6 +613,29 @@ fn keys_are_found_in_the_rows() {
     assert!(whole.published() == by_day.published(), "{}", by_day.read("public/cases.csv"));
 }
 
+/// The lines of rows are those of an editor: fields go over several, lines are blank, end with one byte or two, or not at all.
+#[test]
+fn lines_are_counted_as_an_editor_counts_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.csv");
+    let lines = ["a,b", "", "\"1\",", "2,\"x", "", "y\"", "", "", "3,z", "\"4\"", "", "5"];
+    let expected = [(3, "1"), (4, "2"), (9, "3"), (10, "4"), (12, "5")];
+    for end in ["\n", "\r\n"] {
+        for (mark, last) in [("", ""), ("\u{feff}", end), ("", end)] {
+            let text = format!("{mark}{}{last}", lines.join(end));
+            std::fs::write(&path, &text).unwrap();
+            let mut found = Vec::new();
+            dp_events::rows::read(&path, &["a".to_owned()], &mut |row| {
+                found.push((row.line, String::from_utf8_lossy(row.field(0).unwrap()).into_owned()));
+                Ok(())
+            })
+            .unwrap();
+            let found: Vec<(u64, &str)> = found.iter().map(|(line, field)| (*line, field.as_str())).collect();
+            assert_eq!(found, expected, "{text:?}");
+        }
+    }
+}
+
 /// The parts of the budget add up to the whole and not more, and the ledger says so.
 #[test]
 fn the_ledger_adds_up_to_the_promise() {

@@ -300,22 +300,6 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_counted_as_an_editor_counts_them() {
-        for end in ["\n", "\r\n"] {
-            let lines = ["a,b", "", "\"1\",", "2,\"x", "", "y\"", "", "", "3,z", "\"4\"", "", "5"];
-            let expected = [(3, "1"), (4, "2"), (9, "3"), (10, "4"), (12, "5")];
-            for text in
-                [lines.join(end), format!("\u{feff}{}{end}", lines.join(end)), lines[..].join(end) + end]
-            {
-                let found = rows(&text, &["a"]).unwrap();
-                let found: Vec<(u64, &str)> =
-                    found.iter().map(|(line, fields)| (*line, fields[0].as_deref().unwrap())).collect();
-                assert_eq!(found, expected, "{text:?}");
-            }
-        }
-    }
-
-    #[test]
     fn columns_that_are_missing_or_double_are_refused_by_name() {
         let missing = rows("a,b\n", &["time"]).unwrap_err().to_string();
         assert_eq!(missing, "a.csv:1: there is no column `time`; the columns are `a`, `b`");
