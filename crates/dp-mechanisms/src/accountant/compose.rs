@@ -38,7 +38,7 @@ const MASS_ERROR: f64 = 4e-12;
 const MARGIN: f64 = 16.0;
 
 /// The largest transform.
-const LARGEST: usize = 1 << 21;
+pub(super) const LARGEST: usize = 1 << 21;
 
 /// Independent steps whose losses stand on one lattice.
 #[derive(Debug)]

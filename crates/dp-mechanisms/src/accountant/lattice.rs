@@ -20,7 +20,10 @@
 //!   `gap = w_a w_b (1 - e^{-(b-a)}) / (w_a + w_b e^{-(b-a)})`,
 //!
 //!   attained when the cell is one atom (Jensen again). Lowering every lattice point by the larger gap of its two cells
-//!   therefore puts the interpolation below h; its lower convex envelope on the lattice is below it and convex. Towards the
+//!   therefore puts the interpolation below h; its lower convex envelope on the lattice is below it and convex. At one node, that
+//!   of the largest gaps, the masses of both cells are moved to the node instead: it is lowered to the smaller one of the tangents
+//!   to h at its neighbours, `w_a (e^{width} - 1)` or `w_b (1 - e^{-width})` below, and its neighbours are not lowered for it. The
+//!   lattice is shifted so that most of the losses of a step that hardly anybody enters stand on such a node. Towards the
 //!   ends, where the curve is closer to its trivial lower bound than the gap, it is replaced by that bound.
 
 /// A cell `[low, high]` of losses, in units of the lattice, and its masses when they are moved to its ends.
@@ -61,6 +64,8 @@ impl Atom {
 pub(super) struct Cells {
     /// The distance of two lattice points.
     pub(super) unit: f64,
+    /// The loss of lattice point 0.
+    pub(super) offset: f64,
     /// Cells without gaps between them, from the lowest.
     pub(super) row: Vec<Cell>,
     pub(super) atoms: Vec<Atom>,
@@ -142,10 +147,22 @@ impl Cells {
         }
         let gaps: Vec<f64> = self.row.iter().map(|cell| cell.gap(self.unit) * (1.0 + 1e-9)).collect();
         let width = |cell: usize| (nodes[cell + 1].0 - nodes[cell].0) as f64 * self.unit;
+        // The node to which the masses of both its cells are moved, that of the largest gaps, and by how much that lowers it.
+        let joint =
+            (1..count - 1).max_by(|a, b| (gaps[a - 1] + gaps[*a]).total_cmp(&(gaps[b - 1] + gaps[*b])));
+        let joined = joint.map_or(0.0, |node| {
+            let up = self.row[node - 1].at_low * width(node - 1).exp_m1();
+            let down = self.row[node].at_high * -(-width(node)).exp_m1();
+            up.max(down)
+        });
+        let gap = |cell: usize| match joint {
+            Some(node) if cell + 1 == node || cell == node => 0.0,
+            _ => gaps.get(cell).copied().unwrap_or(0.0),
+        };
         // By how much each node must be lowered.
         let needed = |node: usize| {
-            let before = node.checked_sub(1).map_or(0.0, |cell| gaps[cell]);
-            before.max(gaps.get(node).copied().unwrap_or(0.0))
+            let cells = node.checked_sub(1).map_or(0.0, gap).max(gap(node));
+            if joint == Some(node) { cells.max(joined) } else { cells }
         };
         // The distance of the curve from zero, and from the line of its first piece.
         let mut from_zero = vec![0.0; count];
@@ -170,7 +187,11 @@ impl Cells {
             let end = (start..count).find(|node| !fits(*node)).unwrap_or(count);
             let area = |node: usize| from_zero[node].min(from_line[node]) * width(node.min(count - 2));
             let run: f64 = (start..end).map(area).sum();
-            if run > best_area {
+            // Below it the curve is the line, which must not be negative there, and above it zero.
+            let held = end > start
+                && from_line[start] <= from_zero[start]
+                && from_zero[end - 1] <= from_line[end - 1];
+            if held && run > best_area {
                 (best, best_area) = (start..end, run);
             }
             start = end + 1;

@@ -6,6 +6,7 @@
 use std::f64::consts::PI;
 
 use super::lattice::{Atom, Cell, Cells};
+use crate::error::{Error, Result};
 
 /// Which of the two neighbours holds the person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +73,9 @@ pub(super) struct Resolution {
     /// The probability that may be left out at either end.
     pub(super) tail: f64,
 }
+
+/// The most cells: what needs more takes seconds, or has losses that no lattice holds.
+const MOST_CELLS: usize = 1 << 19;
 
 /// No cell is wider than this: `e^width` stays near 1.
 pub(super) const WIDEST: f64 = 0.25;
@@ -175,6 +179,14 @@ impl Mixture {
         high
     }
 
+    fn too_little_noise(&self) -> Error {
+        Error::OutOfRange {
+            what: "the noise multiplier",
+            value: 1.0 / self.largest_shift,
+            range: "large enough that its losses fit into 2^19 cells; what they add up to cannot be certified",
+        }
+    }
+
     /// The logarithm of the density of the loss of a direction at z, tilted by `e^{θ·loss}` and normalized.
     fn log_tilted_density(&self, direction: Direction, z: f64, resolution: &Resolution) -> f64 {
         let (loss, slope) = self.loss(z);
@@ -224,24 +236,47 @@ impl Mixture {
         ((base - rise / width.exp_m1()).max(0.0), -rise / (-width).exp_m1())
     }
 
-    fn cells(&self, direction: Direction, resolution: &Resolution) -> Cells {
+    /// Where most losses are, seen from cells that are as wide as the unit: the loss of those within a unit of zero when they are
+    /// put together, `ln(P/Q)` of the event that the loss is at most a unit.
+    pub(super) fn offset(&self, unit: f64) -> f64 {
+        if self.infimum == f64::NEG_INFINITY || self.infimum < -unit {
+            return 0.0;
+        }
+        let below = |z: f64| 0.5 * libm::erfc(-z / std::f64::consts::SQRT_2);
+        let mut offset = 0.0;
+        for _ in 0..4 {
+            let end = self.inverse(offset + unit, -40.0);
+            let share = |&(weight, shift): &(f64, f64)| weight * (below(end - shift) / below(end) - 1.0);
+            offset = self.components.iter().map(share).sum::<f64>().ln_1p();
+        }
+        // Just above, so that what is moved there for a lower bound is moved up.
+        offset * (1.0 - 1e-9)
+    }
+
+    fn cells(&self, direction: Direction, resolution: &Resolution) -> Result<Cells> {
         let unit = resolution.unit;
         let reach = normal_quantile_bound(resolution.tail);
         let last = match direction {
             Direction::Remove => self.largest_shift + reach,
             Direction::Add => reach,
         };
-        let mut cells = Vec::new();
+        // Lattice points are whole units away from the offset, which is that of the losses of removing.
+        let offset = self.offset(unit);
+        let at = |index: i64| offset + index as f64 * unit;
+        let mut cells: Vec<Cell> = Vec::new();
         let mut z = -reach;
-        let mut low = (self.loss(z).0 / unit).floor() as i64;
+        let mut low = ((self.loss(z).0 - offset) / unit).floor() as i64;
         while z < last {
-            let inverse = |index: i64| self.inverse(index as f64 * unit, z).clamp(z, last);
+            if cells.len() == MOST_CELLS {
+                return Err(self.too_little_noise());
+            }
+            let inverse = |index: i64| self.inverse(at(index), z).clamp(z, last);
             let steps_at = |z: f64| {
                 let log_density = self.log_tilted_density(direction, z, resolution);
                 resolution.steps(log_density, self.loss(z).0)
             };
             // Densities are compared at the ends of cells only, so cells are short against the width of the noise.
-            let near = (self.loss(z + 0.25).0 / unit).floor() as i64 - low;
+            let near = ((self.loss(z + 0.25).0 - offset) / unit).floor() as i64 - low;
             let mut steps = steps_at(z).min(near).max(1);
             let mut end = inverse(low + steps);
             // Where the density rises within the cell, the cell is as narrow as its end asks for.
@@ -250,7 +285,7 @@ impl Mixture {
                 end = inverse(low + steps);
             }
             let width = steps as f64 * unit;
-            let (at_low, at_high) = self.cell(z, end, low as f64 * unit, width);
+            let (at_low, at_high) = self.cell(z, end, at(low), width);
             cells.push(Cell { low, high: low + steps, at_low, at_high });
             low += steps;
             z = end;
@@ -262,12 +297,13 @@ impl Mixture {
                 *cell = Cell {
                     low: -cell.high,
                     high: -cell.low,
-                    at_low: cell.at_high * (-(cell.high as f64) * unit).exp(),
-                    at_high: cell.at_low * (-(cell.low as f64) * unit).exp(),
+                    at_low: cell.at_high * (-at(cell.high)).exp(),
+                    at_high: cell.at_low * (-at(cell.low)).exp(),
                 };
             }
         }
-        Cells { unit, row: cells, atoms: Vec::new(), left_out: 2.0 * resolution.tail }
+        let offset = if direction == Direction::Add { -offset } else { offset };
+        Ok(Cells { unit, offset, row: cells, atoms: Vec::new(), left_out: 2.0 * resolution.tail })
     }
 
     fn sample(&self, direction: Direction, tail: f64) -> Vec<Sample> {
@@ -289,6 +325,19 @@ impl Mixture {
 }
 
 impl Pair {
+    /// Refuses noise so small that its losses, of up to half the square of the shift and more, fit into no lattice.
+    ///
+    /// # Errors
+    /// So little noise.
+    pub(super) fn check(&self) -> Result<()> {
+        match self {
+            Self::Mixture(mixture) if mixture.largest_shift.powi(2) / 2.0 > WIDEST * MOST_CELLS as f64 => {
+                Err(mixture.too_little_noise())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Whether both directions have the same distribution of losses.
     pub(super) fn is_symmetric(&self) -> bool {
         match self {
@@ -338,15 +387,18 @@ impl Pair {
     }
 
     /// The distribution of the loss in cells whose ends are multiples of the unit.
-    pub(super) fn cells(&self, direction: Direction, resolution: &Resolution) -> Cells {
+    ///
+    /// # Errors
+    /// So little noise that its losses need more than 2^19 cells.
+    pub(super) fn cells(&self, direction: Direction, resolution: &Resolution) -> Result<Cells> {
         let unit = resolution.unit;
-        match self {
-            Self::Mixture(mixture) => mixture.cells(direction, resolution),
+        Ok(match self {
+            Self::Mixture(mixture) => return mixture.cells(direction, resolution),
             Self::Pure { epsilon } => {
                 let rare = (-epsilon).exp();
                 let atoms =
                     vec![Atom::at(-epsilon, rare / (1.0 + rare)), Atom::at(*epsilon, 1.0 / (1.0 + rare))];
-                Cells { unit, row: Vec::new(), atoms, left_out: 0.0 }
+                Cells { unit, offset: 0.0, row: Vec::new(), atoms, left_out: 0.0 }
             }
             Self::Laplace { epsilon } => {
                 // P is e^{(loss - ε)/2}/4 between -ε and ε; the rest sits on both ends.
@@ -381,9 +433,9 @@ impl Pair {
                         atoms.push(Atom { low, high, mass });
                     }
                 }
-                Cells { unit, row: cells, atoms, left_out: 0.0 }
+                Cells { unit, offset: 0.0, row: cells, atoms, left_out: 0.0 }
             }
-        }
+        })
     }
 }
 

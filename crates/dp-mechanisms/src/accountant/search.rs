@@ -3,7 +3,7 @@
 //! Nothing here has to be accurate: lattices are chosen by a rough sample of the losses, and made finer until the
 //! upper and the lower answer agree. Whatever is chosen, both are bounds.
 
-use super::compose::{Composition, Curve, Side, Tilt};
+use super::compose::{Composition, Curve, LARGEST, Side, Tilt};
 use super::lattice::ON_THE_LATTICE;
 use super::pair::{Direction, Pair, Resolution, Sample, WIDEST};
 use super::{Accountant, Bracket, Event, check_delta, check_rate};
@@ -26,7 +26,10 @@ const ATTEMPTS: usize = 9;
 const OUTSIDE: f64 = 13.0;
 
 /// Parts of the saddle's tilt that are tried where the transform would be long.
-const TILTS: [f64; 7] = [0.8, 0.65, 0.5, 0.4, 0.3, 0.2, 0.1];
+const TILTS: [f64; 9] = [0.8, 0.65, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02];
+
+/// By how much a lattice that would be too large is made coarser at most.
+const COARSER: f64 = 4.0;
 
 /// A transform of so many points is short.
 const SHORT: f64 = 4096.0;
@@ -63,6 +66,7 @@ pub(super) fn delta(parts: &[(Pair, u64)], epsilon: f64) -> Result<Bracket> {
 }
 
 fn answer(parts: &[(Pair, u64)], question: Question) -> Result<Bracket> {
+    parts.iter().try_for_each(|(pair, _)| pair.check())?;
     let remove = Pilot::new(parts, Direction::Remove, question);
     if parts.iter().all(|(pair, _)| pair.is_symmetric()) {
         return remove.bracket();
@@ -70,7 +74,8 @@ fn answer(parts: &[(Pair, u64)], question: Question) -> Result<Bracket> {
     let add = Pilot::new(parts, Direction::Add, question);
     let (worse, better) = if remove.guess >= add.guess { (&remove, &add) } else { (&add, &remove) };
     let first = worse.bracket()?;
-    if better.is_impossible() {
+    let bounded = matches!(question, Question::Epsilon(_)) && better.largest_loss() <= first.upper;
+    if bounded || better.is_impossible() {
         return Ok(first);
     }
     // The other direction matters only if it is not better, which a rough lattice can tell.
@@ -147,7 +152,7 @@ impl<'a> Pilot<'a> {
         sums
     }
 
-    /// The tilt, window and rates with which the transform is short and its errors are small beside the curve at the guess.
+    /// The tilt, window and rates with which the transform is accurate and short and its errors are small beside the curve at the guess.
     ///
     /// With a = -(A + c)/η' and b = (B + c)/η the ends of the window, the error is about
     /// `e^{-c} (e^{-η(ε-a)} + 2 e^{-min(θ,η')(b-ε)})`, which is to be e^-outside of the sum `δ e^{θε - K(θ)}`: c is as small as that
@@ -160,21 +165,23 @@ impl<'a> Pilot<'a> {
         let times: f64 = self.parts.iter().map(|(_, times)| *times as f64).sum();
         // The sum may be no smaller than that beside errors of the transform.
         let smallest = (TRANSFORM_ERROR * times / LARGEST_SHARE).ln().clamp(-30.0, 0.0);
-        let (mut best, mut shortest) = self.window(self.tilt, epsilon, log_delta, f64::NEG_INFINITY);
+        let (mut best, mut shortest, mut largest) = self.window(self.tilt, epsilon, log_delta, smallest);
         for part in TILTS {
-            if shortest <= SHORT * unit {
+            if largest >= smallest && shortest <= SHORT * unit {
                 break;
             }
-            let (tilt, length) = self.window(part * self.tilt, epsilon, log_delta, smallest);
-            if length < shortest {
-                (best, shortest) = (tilt, length);
+            let (tilt, length, log_sum) = self.window(part * self.tilt, epsilon, log_delta, smallest);
+            let better =
+                if largest < smallest { log_sum > largest } else { log_sum >= smallest && length < shortest };
+            if better {
+                (best, shortest, largest) = (tilt, length, log_sum);
             }
         }
         best
     }
 
-    /// The window for one tilt and its length, which is infinite where the sum is less than e^smallest.
-    fn window(&self, theta: f64, epsilon: f64, log_delta: f64, smallest: f64) -> (Tilt, f64) {
+    /// The window for one tilt, its length, and the logarithm of the sum in it.
+    fn window(&self, theta: f64, epsilon: f64, log_delta: f64, smallest: f64) -> (Tilt, f64, f64) {
         let [log_moment, mean, variance] = self.cumulants(theta);
         let log_sum = (log_delta + theta * epsilon - log_moment).min(0.0);
         let needed = self.outside - log_sum.max(smallest.max(-40.0));
@@ -203,7 +210,8 @@ impl<'a> Pilot<'a> {
         }
         let tilt = Tilt { theta, outside, rate_below: below, rate_above: above, around: epsilon };
         let length = ends.0 + outside / below + ends.1 + outside / above;
-        (tilt, if log_sum >= smallest && length.is_finite() { length } else { f64::INFINITY })
+        let fits = length.is_finite();
+        (tilt, if fits { length } else { f64::INFINITY }, if fits { log_sum } else { f64::NEG_INFINITY })
     }
 
     /// The smallest tilt that is not too low; ε rises and δ falls with the tilt.
@@ -250,12 +258,15 @@ impl<'a> Pilot<'a> {
         self.samples = self.parts.iter().map(|(pair, _)| pair.sample(self.direction, self.tail)).collect();
     }
 
-    /// Whether the question is about an ε that no loss exceeds: δ is zero there.
+    /// A loss of all steps together that is never exceeded, rounded up: δ is zero there.
+    fn largest_loss(&self) -> f64 {
+        let losses = self.parts.iter().map(|(pair, times)| *times as f64 * pair.largest_loss(self.direction));
+        losses.sum::<f64>() * (1.0 + 1e-12)
+    }
+
+    /// Whether the question is about an ε that no loss exceeds.
     fn is_impossible(&self) -> bool {
-        let largest: f64 =
-            self.parts.iter().map(|(pair, times)| *times as f64 * pair.largest_loss(self.direction)).sum();
-        // Rounded up, so that nothing that is possible is taken for impossible.
-        matches!(self.question, Question::Delta(epsilon) if epsilon >= largest * (1.0 + 1e-12))
+        matches!(self.question, Question::Delta(epsilon) if epsilon >= self.largest_loss())
     }
 
     /// Upper and lower answers that agree to the tolerance, or as far as lattices go.
@@ -267,9 +278,19 @@ impl<'a> Pilot<'a> {
         let (mut scale, mut unit) = pilot.resolution(TOLERANCE);
         let mut best: Option<Bracket> = None;
         let mut last_share = f64::INFINITY;
+        let mut last_unit = f64::INFINITY;
         for _ in 0..ATTEMPTS {
             let (found, share) = match pilot.on_lattice(scale, pilot.divided(unit), true) {
                 Ok(found) => found,
+                // The finest lattice that fits, if it is finer than the last.
+                Err(error @ Error::OutOfRange { value, .. }) if value > LARGEST as f64 => {
+                    let coarser = 1.1 * value / LARGEST as f64;
+                    if coarser > COARSER || coarser * unit > 0.8 * last_unit {
+                        return best.ok_or(error);
+                    }
+                    (scale, unit) = (coarser * scale, coarser * unit);
+                    continue;
+                }
                 Err(error) => return best.ok_or(error),
             };
             let found = match best {
@@ -279,6 +300,7 @@ impl<'a> Pilot<'a> {
                 None => found,
             };
             best = Some(found);
+            last_unit = unit;
             let gap = (found.upper - found.lower) / found.upper;
             // No gap at all is 0/0.
             if !(gap > ACCEPTED) {
@@ -323,7 +345,7 @@ impl<'a> Pilot<'a> {
             for sample in samples {
                 let mass = (sample.log_mass + self.tilt * sample.loss - log_moment).exp();
                 if sample.spacing > 0.0 && mass > 1e-30 {
-                    points.push((mass, sample.spacing, *times as f64));
+                    points.push((mass, sample.spacing, *times as f64, sample.loss.abs()));
                 }
             }
             mean += *times as f64 * first;
@@ -340,17 +362,21 @@ impl<'a> Pilot<'a> {
         };
         let allowed = if allowed.is_finite() && allowed > 0.0 { allowed } else { mean.abs().max(1.0) };
         let total: f64 =
-            points.iter().map(|(mass, spacing, times)| times * mass.cbrt() * spacing.cbrt().powi(2)).sum();
+            points.iter().map(|(mass, spacing, times, _)| times * mass.cbrt() * spacing.cbrt().powi(2)).sum();
         // Cells are cheap and lattice points are not: the cells get a tenth.
         let (of_cells, of_unit) = (0.1 * allowed, 0.7 * allowed);
         let scale = (of_cells / total).sqrt();
-        let widths: Vec<(f64, f64)> = points
+        let widths: Vec<(f64, f64, f64)> = points
             .iter()
-            .map(|(mass, spacing, times)| (scale * (spacing / mass).cbrt(), times * mass))
+            .map(|(mass, spacing, times, loss)| (scale * (spacing / mass).cbrt(), times * mass, 6.0 * loss))
             .collect();
-        // The largest unit that adds no more than the rest.
+        // The largest unit that adds no more than the rest: a loss x splits into the ends of its cell with the variance x (unit - x),
+        // unit²/6 on average and hardly more than x·unit where most losses are close to a lattice point.
         let excess = |unit: f64| -> f64 {
-            widths.iter().map(|(width, weight)| weight * (unit * unit - width * width).max(0.0)).sum()
+            let added = |(width, weight, loss): &(f64, f64, f64)| {
+                weight * (unit * unit.min(*loss) - width * width).max(0.0)
+            };
+            widths.iter().map(added).sum()
         };
         let (mut low, mut high) = (0.0, WIDEST.min(period));
         if excess(high) > of_unit {
@@ -360,7 +386,7 @@ impl<'a> Pilot<'a> {
             }
         }
         // A window of twenty deviations must fit on the largest lattice.
-        (scale, high.max(20.0 * deviation / f64::from(1 << 21)))
+        (scale, high.max(20.0 * deviation / LARGEST as f64))
     }
 
     /// The unit, made smaller so that it divides the first distance of atoms.
@@ -383,7 +409,7 @@ impl<'a> Pilot<'a> {
             Question::Delta(epsilon) => epsilon,
         };
         let widest = (8.0 * TOLERANCE * epsilon / (1.0 + slope)).sqrt().min(WIDEST);
-        let cells: Vec<_> = self
+        let cells = self
             .parts
             .iter()
             .zip(&self.samples)
@@ -398,15 +424,23 @@ impl<'a> Pilot<'a> {
                     log_moment,
                     tail: self.tail,
                 };
-                (pair.cells(self.direction, &resolution), *times)
+                Ok((pair.cells(self.direction, &resolution)?, *times))
             })
-            .collect();
+            .collect::<Result<Vec<_>>>()?;
+        // Sums of losses stand on lattice points that are so far from multiples of the unit.
+        let offset: f64 = cells.iter().map(|(cells, times)| *times as f64 * cells.offset).sum();
         let compose = |parts| Composition { unit, parts };
-        let tilt = self.tilted(unit);
+        let mut tilt = self.tilted(unit);
+        tilt.around -= offset;
         let upper = compose(cells.iter().map(|(cells, times)| (cells.upper(), *times)).collect());
         // A step about which nothing is known from below may be left out.
-        let lowered = cells.iter().map(|(cells, times)| (cells.lower(), *times));
-        let lower = compose(lowered.filter(|(part, _)| !part.entries.is_empty()).collect());
+        let lowered: Vec<_> = cells
+            .iter()
+            .map(|(cells, times)| (cells.lower(), *times, cells.offset))
+            .filter(|(part, ..)| !part.entries.is_empty())
+            .collect();
+        let lower_offset: f64 = lowered.iter().map(|(_, times, offset)| *times as f64 * offset).sum();
+        let lower = compose(lowered.into_iter().map(|(part, times, _)| (part, times)).collect());
         // Atoms may stand this far from their lattice points.
         let slack: f64 = self
             .parts
@@ -414,17 +448,19 @@ impl<'a> Pilot<'a> {
             .map(|(pair, times)| *times as f64 * pair.period().unwrap_or(0.0) * 2.0 * ON_THE_LATTICE)
             .sum();
         let curve = upper.curve(&tilt)?;
-        let upper = self.read(&curve, Side::Upper, slack).unwrap_or(f64::INFINITY);
-        let share = curve.error_share(match self.question {
-            Question::Epsilon(_) => upper,
-            Question::Delta(epsilon) => epsilon,
-        });
+        let upper = self.read(&curve, Side::Upper, offset + slack).unwrap_or(f64::INFINITY);
+        let share = curve.error_share(
+            match self.question {
+                Question::Epsilon(_) => upper,
+                Question::Delta(epsilon) => epsilon,
+            } - offset,
+        );
         let lower = if !with_lower || lower.parts.is_empty() {
             0.0
         } else {
             // A lower bound that does not fit on the lattice is none.
             let curve = lower.curve(&tilt).ok();
-            curve.and_then(|curve| self.read(&curve, Side::Lower, -slack)).unwrap_or(0.0)
+            curve.and_then(|curve| self.read(&curve, Side::Lower, lower_offset - slack)).unwrap_or(0.0)
         };
         Ok((Bracket { upper, lower: lower.min(upper) }, share))
     }

@@ -82,6 +82,12 @@ fn one_step_is_its_closed_form() {
         (1.0, 0.9, 1e-12, 7.118_151_657_713_422),
         (4.0, 0.99, 1e-30, 2.803_404_524_879_508),
         (0.7, 0.3, 0.1, 0.318_690_742_390_080_8),
+        // Hardly anybody is drawn: tiny losses beside rare large ones.
+        (0.25, 1e-4, 1e-5, 3.103_374_609_707_688_4),
+        (0.5, 1e-4, 1e-7, 0.178_994_149_419_662_06),
+        (0.25, 1e-5, 1e-7, 5.016_513_278_202_748),
+        (0.25, 1e-5, 1e-10, 12.868_687_995_627_758),
+        (0.35, 1e-6, 1e-10, 0.828_863_601_927_517_5),
     ];
     for (noise, rate, delta, exact) in rows {
         let what = format!("noise {noise}, rate {rate}, δ {delta}");
@@ -115,7 +121,7 @@ fn mixtures_of_one_shift_are_sampled_steps() {
 #[test]
 fn lattices_enclose_the_exact_curve_of_one_step() {
     let mut looseness: f64 = 0.0;
-    for (noise, rate) in [(1.0, 0.1), (0.5, 0.01), (3.0, 0.7), (1.0, 1.0)] {
+    for (noise, rate) in [(1.0, 0.1), (0.5, 0.01), (3.0, 0.7), (1.0, 1.0), (0.5, 1e-3), (0.25, 1e-5)] {
         let mixture = Mixture::new(&[(1.0 - rate, 0.0), (rate, 1.0 / noise)]);
         let pair = Pair::Mixture(mixture);
         for direction in [Direction::Remove, Direction::Add] {
@@ -130,18 +136,22 @@ fn lattices_enclose_the_exact_curve_of_one_step() {
                 log_moment: 0.0,
                 tail: 1e-13,
             };
-            let cells = pair.cells(direction, &resolution);
+            let cells = pair.cells(direction, &resolution).unwrap();
             let (upper, lower) = (cells.upper(), cells.lower());
+            let scale = (-cells.offset).exp();
             let total: f64 = upper.entries.iter().map(|(_, mass)| mass).sum();
-            let other: f64 =
-                upper.entries.iter().map(|(index, mass)| mass * (-(*index as f64) * unit).exp()).sum();
+            let other: f64 = upper
+                .entries
+                .iter()
+                .map(|(index, mass)| scale * mass * (-(*index as f64) * unit).exp())
+                .sum();
             // What the cells leave out is rare under the first distribution, and a little less so under the other.
             assert!((total - 1.0).abs() < 1e-12, "{total}");
             assert!(other <= 1.0 + 1e-12 && other > 1.0 - 1e-6, "{other}");
             for step in -60..400 {
                 let t = (f64::from(step) * 0.0137).exp();
                 let exact = one_step(direction, 1.0 / noise, rate, t);
-                let (above, below) = (curve(&upper, unit, t), curve(&lower, unit, t));
+                let (above, below) = (curve(&upper, unit, scale * t), curve(&lower, unit, scale * t));
                 let what = format!("{noise} {rate} {direction:?} {t}");
                 assert!(above >= exact - 1e-14, "{what}: {above} {exact}");
                 assert!(below <= exact + 1e-14, "{what}: {below} {exact}");
@@ -150,6 +160,56 @@ fn lattices_enclose_the_exact_curve_of_one_step() {
         }
     }
     assert!(looseness < 0.02, "{looseness}");
+}
+
+#[test]
+fn rare_large_losses_are_held_from_both_sides() {
+    // Many steps that hardly anybody enters: upper and lower answers agree to a thousandth, and where a person is drawn once or never
+    // the curve is that of one step, with δ divided among the steps.
+    for (noise, rate, steps, delta) in [
+        (0.25, 1e-4, 10_000, 1e-7),
+        (0.35, 1e-4, 10_000, 1e-5),
+        (0.25, 1e-5, 100, 1e-5),
+        (0.25, 1e-5, 10_000, 1e-5),
+        (0.25, 1e-6, 10_000, 1e-7),
+        (0.5, 1e-5, 100, 1e-7),
+    ] {
+        let Bracket { upper, lower } = sampled(noise, rate, steps).epsilon(delta).unwrap();
+        let what = format!("noise {noise}, rate {rate}, {steps} steps, δ {delta}: {lower} to {upper}");
+        assert!(lower > 0.0 && upper - lower <= 1e-3 * upper, "{what}");
+        let expected = rate * steps as f64;
+        if expected <= 1e-3 {
+            let once = sampled(noise, rate, 1).epsilon(delta / steps as f64).unwrap();
+            assert!((upper / once.upper - 1.0).abs() <= 2e-2, "{what}: {once:?}");
+        }
+    }
+}
+
+#[test]
+fn extremes_are_answered_or_refused() {
+    let mut refused = 0;
+    for noise in [1e-4, 0.003, 1.0, 1e8] {
+        for rate in [1e-9, 0.5, 1.0] {
+            for steps in [1, 1_000_000_000, 1_000_000_000_000] {
+                for delta in [1e-300, 0.9] {
+                    let step = Event::sampled_gaussian(noise, rate).unwrap();
+                    let found = Accountant::new().with(&step, steps).and_then(|all| all.epsilon(delta));
+                    let what = format!("noise {noise}, rate {rate}, {steps} steps, δ {delta}: {found:?}");
+                    match found {
+                        Ok(Bracket { upper, lower }) => {
+                            assert!(0.0 <= lower && lower <= upper && upper.is_finite(), "{what}");
+                        }
+                        Err(Error::OutOfRange { .. } | Error::NoConvergence { .. }) => refused += 1,
+                        Err(other) => panic!("{other}: {what}"),
+                    }
+                }
+            }
+        }
+    }
+    assert!(refused < 72 - 8, "{refused} of 72");
+    // So little noise that its losses fit on no lattice is refused by name, at once.
+    let hopeless = sampled(1e-4, 0.5, 1_000_000_000).epsilon(1e-5);
+    assert!(matches!(hopeless, Err(Error::OutOfRange { what: "the noise multiplier", .. })), "{hopeless:?}");
 }
 
 #[test]
