@@ -13,11 +13,13 @@
 //! The trapezoidal rule in `ln t` converges geometrically, and the diagonal of each inverse takes one sweep in each
 //! direction: `bidiagonal` where A⁻¹ has one diagonal below its own, `second_order` where it has two.
 //!
-//! Weights of one parameter are nearly as good over long horizons, and need not be written out: `long`.
+//! Weights of one parameter are nearly as good over long horizons, and need not be written out: `long`. Windows have no
+//! banded inverse, but a structure of their own: `window`.
 
 mod bidiagonal;
 mod long;
 mod second_order;
+mod window;
 
 use dp_linalg::minimize::{self, Options};
 use rayon::prelude::*;
@@ -27,6 +29,7 @@ use crate::workload::{Recurrence, Workload};
 use bidiagonal::Bidiagonal;
 pub use long::long_bound;
 use second_order::SecondOrder;
+pub use window::window_bound;
 
 /// A lower bound on E2 and the column weights that prove it.
 #[derive(Debug, Clone, PartialEq)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Bounds, Evaluation};
 use crate::bounds::{self, LowerBound};
-use crate::certificate;
+use crate::certificate::{self, MeanBound};
 use crate::error::Result;
 use crate::problem::{Metric, Problem};
 use crate::strategy::{Strategy, optimal};
@@ -15,6 +15,9 @@ const CERTIFICATE_LIMIT: usize = 1024;
 
 /// Longer streams of one person in several steps are bounded by the certificates of consecutive parts of this many steps.
 const PART: usize = 512;
+
+/// Up to this many steps the matrix of a window is decomposed in less time than it takes to avoid it.
+const DENSE: usize = 512;
 
 /// Above this many steps bounds come from weights in closed form where there are such.
 const LONG: usize = 1 << 13;
@@ -97,7 +100,8 @@ pub(crate) fn lower_bounds(problem: &Problem, found: &[(Evaluation, Arc<dyn Stra
         value: value * bounds::participation_factor(weights, participation),
         kind: "dual certificate",
     };
-    if let Some(bound) = banded {
+    let window = if steps > DENSE { windowed(workload, steps, Metric::Mse)? } else { None };
+    if let Some(bound) = banded.or(window) {
         mean = mean.or(raised(bound.lower_bound, &bound.column_weights));
     } else if steps <= CERTIFICATE_LIMIT {
         let weights = optimal::scaled_sqrt_start(problem)?;
@@ -123,6 +127,9 @@ pub(crate) fn lower_bounds(problem: &Problem, found: &[(Evaluation, Arc<dyn Stra
             && let Some(value) = certificate::banded_max_bound(workload, steps)?
         {
             max = max.or(LowerBound { value, kind: "dual certificate" });
+        }
+        if let Some(bound) = windowed(workload, steps, Metric::Max)? {
+            max = max.or(LowerBound { value: bound.lower_bound, kind: "dual certificate" });
         }
     }
     // The Schatten bound is the certificate of equal weights.
@@ -166,6 +173,12 @@ fn repeated(problem: &Problem) -> Result<Option<LowerBound>> {
     let target = optimal::target(&part)?;
     let value = share * bounds::repeated_certificate(target.view(), &weights, participation)?;
     Ok(Some(LowerBound { value, kind: "dual certificate, repeated participation" }))
+}
+
+/// What proves the bound of a window; nothing for any other workload.
+fn windowed(workload: &Workload, steps: usize, metric: Metric) -> Result<Option<MeanBound>> {
+    let Recurrence::Window { width } = workload.recurrence() else { return Ok(None) };
+    certificate::window_bound(width, steps, metric)
 }
 
 /// The steps of momentum up to which its largest error is bounded by climbing as well; nothing for any other workload.
