@@ -37,9 +37,10 @@ impl RowNorms {
         Self { steps, mean, max, form: Form::Geometric(geometric) }
     }
 
-    /// A smooth curve through the norms of some rows, counted from 0, among them the first and the last.
-    pub(crate) fn interpolated(rows: &[usize], squared: &[f64], steps: usize) -> Self {
-        let curve = Curve::new(rows, squared, steps);
+    /// A curve through the norms of some rows, counted from 0, among them the first and the last; smooth but for kinks at some
+    /// of these rows.
+    pub(crate) fn interpolated(rows: &[usize], squared: &[f64], kinks: &[usize], steps: usize) -> Self {
+        let curve = Curve::new(rows, squared, kinks, steps);
         let (sum, largest) = curve.sum_and_largest(rows);
         Self { steps, mean: sum / steps as f64, max: largest, form: Form::Curve(curve) }
     }
@@ -149,7 +150,7 @@ impl Geometric {
 /// Rows that are this far apart at most are summed one by one.
 const ONE_BY_ONE: usize = 64;
 
-/// A natural cubic spline through the logarithms of squared norms, in the logit of time.
+/// Natural cubic splines through the logarithms of squared norms, in the logit of time, from one kink to the next.
 #[derive(Debug, Clone, PartialEq)]
 struct Curve {
     steps: usize,
@@ -159,7 +160,7 @@ struct Curve {
 }
 
 impl Curve {
-    fn new(rows: &[usize], squared: &[f64], steps: usize) -> Self {
+    fn new(rows: &[usize], squared: &[f64], kinks: &[usize], steps: usize) -> Self {
         let xs: Vec<f64> = rows.iter().map(|&row| logit(row as f64, steps)).collect();
         let ys: Vec<f64> = squared.iter().map(|norm| norm.ln()).collect();
         let n = xs.len();
@@ -167,6 +168,9 @@ impl Curve {
         let mut upper = vec![0.0; n];
         // Thomas algorithm for the tridiagonal system of second derivatives.
         for i in 1..n.saturating_sub(1) {
+            if kinks.contains(&rows[i]) {
+                continue;
+            }
             let (left, right) = (xs[i] - xs[i - 1], xs[i + 1] - xs[i]);
             let slope = 6.0 * ((ys[i + 1] - ys[i]) / right - (ys[i] - ys[i - 1]) / left);
             let pivot = 2.0 * (left + right) - left * upper[i - 1];
@@ -253,7 +257,7 @@ mod tests {
         rows.sort_unstable();
         rows.dedup();
         let squared: Vec<f64> = rows.iter().map(|&row| norm(row)).collect();
-        let curve = RowNorms::interpolated(&rows, &squared, steps);
+        let curve = RowNorms::interpolated(&rows, &squared, &[], steps);
         assert!(!curve.is_exact() && curve.steps() == steps && curve.at(steps).is_none());
         let mean = (0..steps).map(norm).sum::<f64>() / steps as f64;
         assert_relative_eq!(curve.mean(), mean, max_relative = 1e-7);
@@ -262,6 +266,25 @@ mod tests {
         for (row, value) in curve.iter().enumerate() {
             assert_relative_eq!(value, norm(row), max_relative = 1e-4);
         }
+    }
+
+    #[test]
+    fn a_kink_stays_where_it_is() {
+        let (steps, kink) = (100_000, 30_000);
+        let norm = |row: usize| 5.0 + row.saturating_sub(kink) as f64 / 2000.0;
+        let rows: Vec<usize> = [0, 1, 2, 5, 20, 100, 1000, 10_000, 29_000, 29_990, kink]
+            .into_iter()
+            .chain([30_010, 31_000, 35_000, 50_000, 70_000, 90_000, 99_000, 99_990, steps - 1])
+            .collect();
+        let squared: Vec<f64> = rows.iter().map(|&row| norm(row)).collect();
+        let curve = RowNorms::interpolated(&rows, &squared, &[kink], steps);
+        let smooth = RowNorms::interpolated(&rows, &squared, &[], steps);
+        let worst = |curve: &RowNorms| {
+            curve.iter().take(kink).map(|value| (value / 5.0 - 1.0).abs()).fold(0.0, f64::max)
+        };
+        assert!(worst(&curve) < 1e-12 && worst(&smooth) > 1e-4, "{} {}", worst(&curve), worst(&smooth));
+        let mean = (0..steps).map(norm).sum::<f64>() / steps as f64;
+        assert_relative_eq!(curve.mean(), mean, max_relative = 1e-2);
     }
 
     #[test]

@@ -18,6 +18,7 @@ use super::toeplitz::{Core, Readout, Scaling, ToeplitzStrategy, root_coefficient
 use super::{Progress, Watch, least, tell};
 use crate::error::Result;
 use crate::problem::{Problem, Statistic};
+use crate::workload::{Kind, Workload};
 
 /// The parameters of a row scaling: those of the logarithms, of their squares and of their cubes, in turn for τ and `1-τ`.
 pub type Parameters = [f64; 6];
@@ -30,6 +31,9 @@ fn quadratic(parameters: &[f64]) -> Parameters {
 /// The longest horizon at which parameters are fitted; they drift so slowly with the horizon that longer ones
 /// use the same.
 const FIT_LIMIT: usize = 1 << 14;
+
+/// Windows are not made shorter than that for a fit.
+const SHORTEST_WINDOW: usize = 16;
 
 /// Up to this many columns of B the error is summed in full during the fit; above it, by quadrature.
 const ALL_COLUMNS: usize = 256;
@@ -81,7 +85,11 @@ pub fn normalized_sqrt(problem: &Problem) -> Result<ToeplitzStrategy> {
 pub fn scaled_sqrt(problem: &Problem, watch: &mut Watch<'_>) -> Result<ToeplitzStrategy> {
     let (workload, steps) = (problem.workload(), problem.steps());
     let core = root_core(problem.statistics(), steps)?;
-    let rows = row_scaling(&fit(problem.statistics(), steps, &core, watch)?, steps);
+    let parameters = match shortened(problem.statistics(), steps)? {
+        Some(short) => fit(&short, FIT_LIMIT, &root_core(&short, FIT_LIMIT)?, watch)?,
+        None => fit(problem.statistics(), steps, &core, watch)?,
+    };
+    let rows = row_scaling(&parameters, steps);
     let whole = ToeplitzStrategy::normalized("scaled-sqrt", workload, steps, core, rows)?;
     if problem.times() <= 1 {
         return Ok(whole);
@@ -93,6 +101,26 @@ pub fn scaled_sqrt(problem: &Problem, watch: &mut Watch<'_>) -> Result<ToeplitzS
     // The best band without scaling is not always the best one with it.
     let candidates = [with_band(problem, fitted, watch)?, with_band(problem, root, watch)?, whole.clone()];
     Ok(least(candidates, problem)?.unwrap_or(whole))
+}
+
+/// The statistics of a horizon beyond [`FIT_LIMIT`] at that limit, with windows that are as long in comparison; nothing
+/// where there is no window, or where so little would be left of one that its first steps are as good.
+fn shortened(statistics: &[Statistic], steps: usize) -> Result<Option<Vec<Statistic>>> {
+    let short = |width: usize| (width as f64 * (FIT_LIMIT as f64 / steps as f64)).round() as usize;
+    let windows = statistics.iter().filter_map(|one| match one.workload().kind() {
+        Kind::Window { width } => Some(short((*width).min(steps))),
+        _ => None,
+    });
+    if steps <= FIT_LIMIT || windows.max().is_none_or(|width| width < SHORTEST_WINDOW) {
+        return Ok(None);
+    }
+    let shortened = |one: &Statistic| match one.workload().kind() {
+        Kind::Window { width } => {
+            Statistic::new(Workload::window(short((*width).min(steps)).max(1))?, one.weight())
+        }
+        _ => Ok(one.clone()),
+    };
+    statistics.iter().map(shortened).collect::<Result<Vec<_>>>().map(Some)
 }
 
 /// A banded core with fitted rows and column norms, for participations as far apart as the core has bands.
@@ -154,7 +182,12 @@ pub fn fit(statistics: &[Statistic], steps: usize, core: &Core, watch: &mut Watc
         let usable = rows.iter().all(|row| *row > 0.0 && row.is_finite());
         usable.then(|| (Scaling::normalizing_above(ALL_COLUMNS, &coefficients, rows), 1.0))
     };
-    let (inverse, columns) = (core.inverse(length)?, quadrature(length));
+    // Columns that a window does not leave before the end have a kink where they begin.
+    let kinks = statistics.iter().filter_map(|one| match one.workload().kind() {
+        Kind::Window { width } => length.checked_sub(*width),
+        _ => None,
+    });
+    let (inverse, columns) = (core.inverse(length)?, quadrature(length, kinks));
     let point = minimize_error(statistics, &inverse, &columns, vec![0.0; 4], normalized, watch)?;
     Ok(quadratic(&point))
 }
@@ -211,8 +244,8 @@ pub(super) fn all_columns(steps: usize) -> Vec<(usize, f64)> {
 }
 
 /// Columns and weights whose weighted sum approximates the sum over all columns: every column near both ends,
-/// and a trapezoidal rule in the logit of time between.
-fn quadrature(steps: usize) -> Vec<(usize, f64)> {
+/// and a trapezoidal rule in the logit of time between, denser around kinks.
+fn quadrature(steps: usize, kinks: impl Iterator<Item = usize>) -> Vec<(usize, f64)> {
     if steps <= ALL_COLUMNS {
         return all_columns(steps);
     }
@@ -224,6 +257,13 @@ fn quadrature(steps: usize) -> Vec<(usize, f64)> {
     for index in 0..=count {
         let x = from + (to - from) * f64::from(index) / f64::from(count);
         nodes.push(((steps as f64 / (1.0 + (-x).exp()) - 0.5).round() as usize).min(steps - 1));
+    }
+    for kink in kinks {
+        nodes.push(kink.min(steps - 1));
+        for distance in (0..usize::BITS).map(|bit| 1_usize << bit).take_while(|distance| *distance < steps) {
+            nodes.extend(kink.checked_sub(distance));
+            nodes.extend(Some(kink + distance).filter(|node| *node < steps));
+        }
     }
     nodes.sort_unstable();
     nodes.dedup();
@@ -251,6 +291,7 @@ mod tests {
             ("count", 256, 6.372_668_148),
             ("window:16", 128, 4.259_030_290),
             ("exp:1.1", 128, 2.156_712_598),
+            ("window:250", 1024, 9.414_395),
         ];
         for (text, steps, optimum) in rows {
             let problem = Problem::new(text.parse().unwrap(), steps).unwrap();
@@ -286,8 +327,10 @@ mod tests {
     #[test]
     fn quadrature_counts_every_column_once() {
         for steps in [1, 2, 100, 257, 1000, 16_384] {
-            let total: f64 = quadrature(steps).iter().map(|(_, weight)| weight).sum();
-            assert!((total - steps as f64).abs() < 1e-6, "{steps}: {total}");
+            for kinks in [vec![], vec![steps / 3, steps - 1]] {
+                let total: f64 = quadrature(steps, kinks.into_iter()).iter().map(|(_, weight)| weight).sum();
+                assert!((total - steps as f64).abs() < 1e-6, "{steps}: {total}");
+            }
         }
     }
 }

@@ -268,7 +268,7 @@ impl Pieces {
                 squared.push(covariance.release() * units.exp() / (time * time));
             }
         }
-        RowNorms::interpolated(&rows, &squared, self.steps)
+        RowNorms::interpolated(&rows, &squared, &[], self.steps)
     }
 }
 

@@ -48,7 +48,8 @@ pub(super) fn closed_form(workload: &Workload, core: &Rational, steps: usize) ->
     if workload.is_average() {
         let nodes = sample_rows(workload, steps);
         let squared = |row: &usize| geometric.row(row + 1) / workload.divisor(*row).powi(2);
-        return Some(RowNorms::interpolated(&nodes, &nodes.iter().map(squared).collect::<Vec<_>>(), steps));
+        let squared: Vec<f64> = nodes.iter().map(squared).collect();
+        return Some(RowNorms::interpolated(&nodes, &squared, &[], steps));
     }
     Some(RowNorms::geometric(geometric, steps))
 }
@@ -182,7 +183,19 @@ fn interpolated(workload: &Workload, inverse: &[f64], scaling: &Scaling) -> Resu
             entries.iter().zip(&scaling.rows).map(|(entry, d)| (scale * entry / d).powi(2)).sum()
         })
         .collect();
-    Ok(RowNorms::interpolated(&nodes, &norms, steps))
+    Ok(RowNorms::interpolated(&nodes, &norms, &window_kinks(workload, steps), steps))
+}
+
+/// Around the kink of a window, rows are at least `2^-RESOLUTION` of the horizon apart.
+const RESOLUTION: u32 = 12;
+
+/// The rows at which the norms have a kink: where a window is full for the first time, and where columns begin that it does not
+/// leave before the end.
+fn window_kinks(workload: &Workload, steps: usize) -> Vec<usize> {
+    match workload.recurrence() {
+        Recurrence::Window { width } if (2..steps).contains(&width) => vec![width - 1, steps - width],
+        _ => Vec::new(),
+    }
 }
 
 /// Rows at which B is computed: dense at both ends, evenly spread in the logit between, and around a window.
@@ -194,13 +207,20 @@ fn sample_rows(workload: &Workload, steps: usize) -> Vec<usize> {
         let x = range * (2.0 * f64::from(index) / f64::from(count) - 1.0);
         rows.push(((steps as f64 / (1.0 + (-x).exp())) as usize).min(steps - 1));
     }
-    if let Recurrence::Window { width } = workload.recurrence() {
-        // The norms have a kink where the window fills up.
-        for distance in (0..usize::BITS).map(|bit| 1_usize << bit).take_while(|distance| *distance < steps) {
-            rows.push(width.saturating_sub(distance).min(steps - 1));
-            rows.push(width.saturating_add(distance).saturating_sub(2).min(steps - 1));
+    // Denser towards a kink, and nowhere so dense that rounding decides how a spline bends.
+    let nearest = (steps >> RESOLUTION).max(1);
+    for kink in window_kinks(workload, steps) {
+        let mut around = vec![kink];
+        for distance in (0..usize::BITS).map(|bit| nearest << bit).take_while(|distance| *distance < steps) {
+            around.extend(kink.checked_sub(distance));
+            around.push((kink + distance).min(steps - 1));
         }
+        let apart = |row: &usize| around.iter().all(|near| near.abs_diff(*row) >= nearest);
+        rows.retain(|row| *row < 8 || *row + 8 >= steps || apart(row));
+        rows.extend(around);
     }
+    // What the second kink has taken from the first.
+    rows.extend(window_kinks(workload, steps));
     rows.sort_unstable();
     rows.dedup();
     rows
@@ -216,9 +236,17 @@ mod tests {
 
     #[test]
     fn interpolation_agrees_with_every_row() {
-        for text in ["count", "average", "exp:1.01", "window:40", "poly:0.5"] {
+        for (text, steps) in [
+            ("count", 3000),
+            ("average", 3000),
+            ("exp:1.01", 3000),
+            ("window:40", 3000),
+            ("window:750", 3000),
+            ("window:2000", 3000),
+            ("window:2999", 3000),
+            ("poly:0.5", 3000),
+        ] {
             let workload: Workload = text.parse().unwrap();
-            let steps = 3000;
             let core = sqrt_core(&workload, steps).unwrap();
             let (coefficients, inverse) = (core.coefficients(steps).unwrap(), core.inverse(steps).unwrap());
             let scaling = Scaling::normalizing(&coefficients, vec![1.0; steps]);
