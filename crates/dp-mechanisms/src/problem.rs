@@ -92,6 +92,7 @@ pub struct Problem {
     steps: usize,
     participation: Participation,
     metric: Metric,
+    expected: Option<usize>,
 }
 
 impl Problem {
@@ -103,7 +104,7 @@ impl Problem {
         check_count("steps", steps)?;
         let statistics = vec![Statistic { workload: workload.clone(), weight: 1.0 }];
         let (participation, metric) = (Participation::Single, Metric::Mse);
-        Ok(Self { workload, statistics, joint: false, steps, participation, metric })
+        Ok(Self { workload, statistics, joint: false, steps, participation, metric, expected: None })
     }
 
     /// The weighted sum of the mean squared errors of several statistics of one stream, for a single participation.
@@ -125,6 +126,16 @@ impl Problem {
     /// The same for another metric.
     pub fn with_metric(self, metric: Metric) -> Self {
         Self { metric, ..self }
+    }
+
+    /// The same where about so many steps are expected, and [`Problem::steps`] are the most that there can be: what
+    /// [`Method::Anytime`](crate::Method::Anytime) is fitted to, and nothing else.
+    ///
+    /// # Errors
+    /// Zero steps.
+    pub fn expecting(self, steps: usize) -> Result<Self> {
+        let expected = Some(check_count("expected length", steps)?);
+        Ok(Self { expected, ..self })
     }
 
     /// The same over another number of steps, which is not zero.
@@ -150,6 +161,11 @@ impl Problem {
     /// The number of steps n, at least 1.
     pub fn steps(&self) -> usize {
         self.steps
+    }
+
+    /// How many steps are expected, where that was said.
+    pub fn expected(&self) -> Option<usize> {
+        self.expected
     }
 
     /// How often one person takes part: what the optimized strategies are fitted to.

@@ -1,4 +1,6 @@
-//! The two tables of errors on the crate page of `dp-mechanisms`, computed again, every cell with its bound.
+//! The tables of errors on the crate page of `dp-mechanisms`, computed again, every cell with its bound.
+
+mod unknown;
 
 use std::time::Duration;
 
@@ -7,7 +9,8 @@ use clap::Parser;
 use dp_mechanisms::planner::{Report, Request, evaluate};
 use dp_mechanisms::{Method, Metric, Problem, Workload};
 
-/// Print the tables of the crate page: the strategies for the count, and how far the planner's choice is above its bound
+/// Print the tables of the crate page: the strategies for the count, how far the planner's choice is above its bound, windows near
+/// their horizon, and what it costs not to know the horizon
 #[derive(Parser)]
 struct Arguments {
     /// Only 64 and 256 steps, which take less than a minute
@@ -38,12 +41,28 @@ const WORKLOADS: [(&str, &str); 8] = [
     ("momentum 0.99", "momentum:0.99"),
 ];
 
+/// Windows, by their share of the horizon.
+const SHARES: [(&str, f64); 7] = [
+    ("97/100 of the horizon", 0.97),
+    ("7/10", 0.7),
+    ("1/2", 0.5),
+    ("1/4", 0.25),
+    ("1/10", 0.1),
+    ("1/100", 0.01),
+    ("1/1000", 0.001),
+];
+
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
     let time = Duration::from_secs(arguments.seconds);
     print!("{}", strategies(&arguments.horizons(&STRATEGY_HORIZONS), time)?);
     println!();
     print!("{}", gaps(&arguments.horizons(&GAP_HORIZONS), time)?);
+    println!();
+    print!("{}", windows(&arguments.horizons(&STRATEGY_HORIZONS), time)?);
+    println!();
+    let expected: &[usize] = if arguments.quick { &[64] } else { &unknown::EXPECTED };
+    print!("{}", unknown::table(expected, arguments.up_to)?);
     Ok(())
 }
 
@@ -113,6 +132,22 @@ fn gaps(powers: &[u32], time: Duration) -> Result<String> {
         format!("{} at {}", if metric == Metric::Mse { "E2" } else { "E∞" }, steps(power))
     };
     Ok(table("workload", &columns.iter().map(title).collect::<Vec<_>>(), &rows))
+}
+
+/// How far the planner's choice is above what nothing can beat for a window of a share of the horizon.
+fn windows(powers: &[u32], time: Duration) -> Result<String> {
+    let mut rows = Vec::new();
+    for (name, share) in SHARES {
+        let mut cells = Vec::new();
+        for &power in powers {
+            let width = (share * (1_u64 << power) as f64).round().max(1.0) as usize;
+            let report = report(&Workload::window(width)?, power, Metric::Mse, time)?;
+            cells.push(above(report.strategies.first().map(|best| best.gap), report.lower_bound.mse));
+        }
+        rows.push((name.to_owned(), cells));
+    }
+    let titles: Vec<String> = powers.iter().map(|&power| format!("E2 at {}", steps(power))).collect();
+    Ok(table("window", &titles, &rows))
 }
 
 /// A table in Markdown.

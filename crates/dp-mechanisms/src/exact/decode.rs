@@ -5,8 +5,8 @@
 //!
 //! | T | its inverse on the measurements | values per coordinate |
 //! |---|---|---|
-//! | all coefficients (`sqrt`, `anytime`, …) | those of `1/c̃`, an online convolution | n |
-//! | rational (`blt`, `scaled-blt`) | the recursion of the real T | one per pole |
+//! | all coefficients (`sqrt`, `scaled-sqrt`, …) | those of `1/c̃`, an online convolution | n |
+//! | rational (`blt`, `scaled-blt`, `anytime`) | the recursion of the real T | one per pole |
 //! | banded, or with a banded inverse | forward substitution, or a finite filter | the bands |
 //! | trees | the decoder of the tree | O(log n) |
 //! | dense | forward substitution | n |

@@ -16,7 +16,9 @@ use crate::sensitivity::{Footprint, Participation};
 use crate::strategy::Method;
 use crate::workload::{Recurrence, Workload};
 
-/// How a stream of unknown length is released: epochs of `n0, 2·n0, 4·n0, …` steps, each with its own strategy.
+/// How a stream of unknown length is released: epochs of `n0, 2·n0, 4·n0, …` steps, each with its own strategy. A strategy
+/// that is calibrated for ever ([`Method::Anytime`]) hands over to no other: its first epoch has 2^40 steps, of which n0 are
+/// expected.
 ///
 /// Copies share the epochs that have been calibrated.
 ///
@@ -44,9 +46,13 @@ struct Parts {
     budget: Budget,
     /// The unit of the data, where it is measured in integers.
     grid: Option<f64>,
+    first_epoch: usize,
     first: Arc<Epoch>,
     epochs: Mutex<Vec<Arc<Epoch>>>,
 }
+
+/// The steps of an epoch that need not end: what the buffers of [`Method::Anytime`] remember.
+const ENDLESS: usize = 1 << 40;
 
 /// One epoch: where it starts and how it is calibrated.
 #[derive(Debug)]
@@ -102,11 +108,16 @@ impl DoublingPlan {
         first_epoch: usize,
     ) -> Result<Self> {
         check_count("first epoch", first_epoch)?;
-        let plan = plan_epoch(workload, method, &footprint, &budget, grid, 0, first_epoch)?;
+        let expected = (method == Method::Anytime).then_some(first_epoch);
+        // Integers are written out step by step, and so are the rows of workloads that forget.
+        let endless = expected.is_some() && grid.is_none() && workload.is_prefix_sum();
+        let length = if endless { ENDLESS } else { first_epoch };
+        let plan = plan_epoch(workload, (method, expected), &footprint, &budget, grid, 0, length)?;
         let first = Arc::new(Epoch::new(0, plan));
         let epochs = Mutex::new(vec![Arc::clone(&first)]);
         let workload = workload.clone();
-        Ok(Self(Arc::new(Parts { workload, method, footprint, budget, grid, first, epochs })))
+        let parts = Parts { workload, method, footprint, budget, grid, first_epoch, first, epochs };
+        Ok(Self(Arc::new(parts)))
     }
 
     /// The statistic.
@@ -124,9 +135,9 @@ impl DoublingPlan {
         &self.0.budget
     }
 
-    /// The number of steps of the first epoch.
+    /// The number of steps of the first epoch, or how many are expected of one that need not end.
     pub(crate) fn first_epoch(&self) -> usize {
-        self.0.first.end()
+        self.0.first_epoch
     }
 
     /// The first epoch.
@@ -165,7 +176,7 @@ impl DoublingPlan {
                 .filter(|length| length.checked_add(start).is_some())
                 .ok_or(Error::HorizonReached { horizon: start })?;
             let Parts { workload, method, footprint, budget, grid, .. } = parts.as_ref();
-            let plan = plan_epoch(workload, *method, footprint, budget, *grid, start, length)?;
+            let plan = plan_epoch(workload, (*method, None), footprint, budget, *grid, start, length)?;
             epochs.push(Arc::new(Epoch::new(start, plan)));
         }
         Ok(Arc::clone(&epochs[index]))
@@ -240,7 +251,8 @@ impl DoublingPlan {
 
 impl fmt::Debug for DoublingPlan {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Parts { workload, method, footprint, budget, grid, first, epochs: _ } = self.0.as_ref();
+        let Parts { workload, method, footprint, budget, grid, first_epoch, first: _, epochs: _ } =
+            self.0.as_ref();
         formatter
             .debug_struct("DoublingPlan")
             .field("workload", workload)
@@ -248,7 +260,7 @@ impl fmt::Debug for DoublingPlan {
             .field("footprint", footprint)
             .field("budget", budget)
             .field("grid", grid)
-            .field("first_epoch", &first.end())
+            .field("first_epoch", first_epoch)
             .finish()
     }
 }
@@ -271,7 +283,7 @@ fn common_participation(footprint: &Footprint) -> Result<Participation> {
 /// Calibrates an epoch so that m of a person's k steps use at most the fraction m/k of the budget (of μ²).
 fn plan_epoch(
     workload: &Workload,
-    method: Method,
+    (method, expected): (Method, Option<usize>),
     footprint: &Footprint,
     budget: &Budget,
     grid: Option<f64>,
@@ -280,6 +292,10 @@ fn plan_epoch(
 ) -> Result<Plan> {
     let participation = common_participation(footprint)?;
     let problem = Problem::new(workload.beginning_at(start)?, length)?.with_participation(participation);
+    let problem = match expected {
+        Some(expected) => problem.expecting(expected)?,
+        None => problem,
+    };
     let strategy = method.build(&problem)?;
     let (times, separation) = match participation {
         Participation::Single => (1, 1),

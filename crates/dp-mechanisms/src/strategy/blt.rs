@@ -73,9 +73,9 @@ pub fn fit(problem: &Problem, buffers: usize, watch: &mut Watch<'_>) -> Result<R
 }
 
 /// The gaps `1 - θ_j` of the poles of c and `1 - θ̂_j` of its zeros.
-struct Roots {
-    poles: Vec<f64>,
-    zeros: Vec<f64>,
+pub(super) struct Roots {
+    pub(super) poles: Vec<f64>,
+    pub(super) zeros: Vec<f64>,
 }
 
 impl Roots {
@@ -115,18 +115,18 @@ impl Roots {
         Self::alternating(&gaps)
     }
 
-    fn rational(&self) -> Result<Rational> {
+    pub(super) fn rational(&self) -> Result<Rational> {
         let theta = |gaps: &[f64]| gaps.iter().map(|gap| 1.0 - gap).collect::<Vec<f64>>();
         Ok(Rational::from_roots(&theta(&self.poles), &theta(&self.zeros))?)
     }
 
     /// `c_{j+1} = Σ_i ω_i (1-γ_i)^j`, `ω_i = Π_j (θ_i - θ̂_j) / Π_{l≠i} (θ_i - θ_l)`.
-    fn strategy_modes(&self) -> Vec<Mode> {
+    pub(super) fn strategy_modes(&self) -> Vec<Mode> {
         partial_fractions(&self.poles, &self.zeros)
     }
 
     /// `b_j = Σ_i β_i (1-γ_i)^j` for `b = 1/(c · Π (1 - p x))`, `p = 1 - gap`, over one gap or two.
-    fn decoder_modes(&self, gaps: &[f64]) -> Vec<Mode> {
+    pub(super) fn decoder_modes(&self, gaps: &[f64]) -> Vec<Mode> {
         let mut modes = partial_fractions(&[&self.zeros, gaps].concat(), &self.poles);
         if gaps.len() > 1 {
             // Two poles more than zeros: a power of x more in the denominator.

@@ -18,7 +18,7 @@ use super::toeplitz::{Core, Readout, Scaling, ToeplitzStrategy, root_coefficient
 use super::{Progress, Watch, least, tell};
 use crate::error::Result;
 use crate::problem::{Problem, Statistic};
-use crate::workload::{Kind, Workload};
+use crate::workload::{Recurrence, Workload};
 
 /// The parameters of a row scaling: those of the logarithms, of their squares and of their cubes, in turn for τ and `1-τ`.
 pub type Parameters = [f64; 6];
@@ -107,16 +107,16 @@ pub fn scaled_sqrt(problem: &Problem, watch: &mut Watch<'_>) -> Result<ToeplitzS
 /// where there is no window, or where so little would be left of one that its first steps are as good.
 fn shortened(statistics: &[Statistic], steps: usize) -> Result<Option<Vec<Statistic>>> {
     let short = |width: usize| (width as f64 * (FIT_LIMIT as f64 / steps as f64)).round() as usize;
-    let windows = statistics.iter().filter_map(|one| match one.workload().kind() {
-        Kind::Window { width } => Some(short((*width).min(steps))),
+    let windows = statistics.iter().filter_map(|one| match one.workload().recurrence() {
+        Recurrence::Window { width } => Some(short(width.min(steps))),
         _ => None,
     });
     if steps <= FIT_LIMIT || windows.max().is_none_or(|width| width < SHORTEST_WINDOW) {
         return Ok(None);
     }
-    let shortened = |one: &Statistic| match one.workload().kind() {
-        Kind::Window { width } => {
-            Statistic::new(Workload::window(short((*width).min(steps)).max(1))?, one.weight())
+    let shortened = |one: &Statistic| match one.workload().recurrence() {
+        Recurrence::Window { width } => {
+            Statistic::new(Workload::window(short(width.min(steps)).max(1))?, one.weight())
         }
         _ => Ok(one.clone()),
     };
@@ -183,8 +183,8 @@ pub fn fit(statistics: &[Statistic], steps: usize, core: &Core, watch: &mut Watc
         usable.then(|| (Scaling::normalizing_above(ALL_COLUMNS, &coefficients, rows), 1.0))
     };
     // Columns that a window does not leave before the end have a kink where they begin.
-    let kinks = statistics.iter().filter_map(|one| match one.workload().kind() {
-        Kind::Window { width } => length.checked_sub(*width),
+    let kinks = statistics.iter().filter_map(|one| match one.workload().recurrence() {
+        Recurrence::Window { width } => length.checked_sub(width),
         _ => None,
     });
     let (inverse, columns) = (core.inverse(length)?, quadrature(length, kinks));

@@ -35,6 +35,9 @@ pub(crate) struct Plan {
     /// The number of steps
     #[arg(long, value_parser = arguments::steps)]
     steps: usize,
+    /// How many steps are expected, where --steps is the most that there can be: what anytime is fitted to
+    #[arg(long, value_name = "STEPS", value_parser = arguments::steps)]
+    expected: Option<usize>,
     /// Evaluate this strategy alone
     #[arg(long, value_name = "NAME")]
     strategy: Option<String>,
@@ -83,6 +86,10 @@ impl Plan {
         let workloads =
             self.workload.iter().map(|text| arguments::workload(text)).collect::<Result<Vec<_>>>()?;
         let problem = arguments::joint_problem(&workloads, &self.weights, self.steps, self.participation)?;
+        let problem = match self.expected {
+            Some(expected) => problem.expecting(expected)?,
+            None => problem,
+        };
         if let Some(rate) = self.sampling_rate {
             if problem.is_joint() {
                 return Err(arguments::Usage::error("--sampling-rate plans one statistic at a time"));

@@ -323,7 +323,7 @@ fn long_horizons_have_the_noise_of_the_idealized_mode() {
             assert!(ratio < 1.0 + 1e-4, "{name} at {step}: {ratio}");
         }
         assert!(exact.decoding_bias() < 1e-6, "{name}: {}", exact.decoding_bias());
-        assert_eq!(exact.strategy().recursion.is_some(), name != "anytime");
+        assert!(exact.strategy().recursion.is_some(), "{name}");
     }
 }
 
