@@ -1,6 +1,7 @@
 //! Laws that hold for every strategy in `Method::ALL`, every workload and every horizon.
 
 mod applicability;
+mod applications;
 mod errata;
 mod factorization;
 mod golden;
