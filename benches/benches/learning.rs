@@ -15,8 +15,8 @@ use dp_mechanisms::{
 };
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-/// Steps of a training run.
-const STEPS: usize = 2048;
+/// Steps of a training run; `blt` has five buffers for so many.
+const STEPS: usize = 4096;
 
 const METHODS: [Method; 5] =
     [Method::Identity, Method::BinaryTree, Method::Blt, Method::ScaledBlt, Method::Banded];
@@ -175,7 +175,7 @@ fn parameters() -> usize {
     std::env::var("LEARNING_PARAMETERS").ok().and_then(|text| text.parse().ok()).unwrap_or(10_000_000)
 }
 
-/// A kept shard: opening it, beside reading the bytes of its state alone and beside making the noise of 2000 of 2048 steps again.
+/// A kept shard: opening it, beside reading the bytes of its state alone and beside making the noise of 2000 of 4096 steps again.
 /// What is kept does not grow with the steps, so that it stands for a shard at any of them.
 fn print_resume() {
     let dimension = parameters();

@@ -137,7 +137,7 @@ fn refuses_with_the_place_and_a_remedy() {
     let empty = file("empty.csv", "");
     let strange = file("strange.csv", "a,answer,b\n1,maybe,2\n");
     let narrow = file("narrow.csv", "a,answer\n1,yes\n");
-    let cases: [(&str, &[&str], i32, &str); 25] = [
+    let cases: [(&str, &[&str], i32, &str); 26] = [
         (&ragged, COLUMNS, 1, "row 2 has 2 values"),
         (&hole, COLUMNS, 1, "row 2, column `b`: not a finite number"),
         (&empty, COLUMNS, 1, "no examples"),
@@ -158,6 +158,7 @@ fn refuses_with_the_place_and_a_remedy() {
         ("digits", &["--validation-rows", "14"], 2, "unexpected argument"),
         ("digits", &["--test-rows", "5"], 2, "test examples of their own"),
         (&good, &[COLUMNS, &["--test-rows", "60"]].concat(), 2, "cannot be held back"),
+        (&good, &[COLUMNS, &["--person", "a", "--test-rows", "5"]].concat(), 2, "a file of others"),
         (&good, &[COLUMNS, &["--test", &narrow]].concat(), 2, "1 features"),
         (&good, &[COLUMNS, &["--plot", "no.svg"]].concat(), 2, "--plot draws scores"),
         (&good, &[COLUMNS, &["--output", &good]].concat(), 2, "read and written over"),

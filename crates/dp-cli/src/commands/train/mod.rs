@@ -45,7 +45,7 @@ struct Learning {
     #[arg(long, value_name = "FILE", conflicts_with = "test_rows")]
     test: Option<PathBuf>,
     /// Take the last ROWS of the file away from training and test with them: they are scored without noise, and NOT
-    /// protected
+    /// protected; not with --person, whose rows may stand anywhere
     #[arg(long, value_name = "ROWS")]
     test_rows: Option<usize>,
     /// The model
@@ -135,6 +135,11 @@ impl Learning {
             return Err(Usage::error(
                 "a file needs --classes and --bounds, chosen without looking at it: what is computed from the \
                  data would be released without noise",
+            ));
+        }
+        if self.person.is_some() && self.test_rows.is_some() {
+            return Err(Usage::error(
+                "the last rows may belong to people who are learned from; with --person, test with a file of others: --test",
             ));
         }
         let examples = self.read(Path::new(&self.data))?;
