@@ -1,0 +1,264 @@
+//! Sensitivities of matrices: Toeplitz and scaled ones, those with orthogonal columns, dense ones through their Gram matrix.
+
+use dp_linalg::norms;
+use ndarray::{Array2, ArrayView2};
+
+use super::{Participation, Sensitivity};
+use crate::error::{Error, Result};
+
+/// The largest dense matrix for which repeated participation is bounded through the Gram matrix.
+pub const DENSE_LIMIT: usize = 4096;
+
+/// The sensitivity of `C = D1 · T · D2` when nothing in it increases: coefficients of T that are non-negative and do not
+/// increase, and positive diagonals that do not increase in time. The set `{0, b, 2b, …}` is the worst.
+///
+/// # Privacy
+/// Exact. With `S = {x_1 < x_2 < …}` admissible, `x_m ≥ (m-1)b` and `x_l - x_m ≥ (l-m)b`. The inner product of columns i < j
+/// is `s_i s_j Σ_u d_{u+j}² c_u c_{u+j-i}` over `u < n-j`: non-negative, and it does not fall if j becomes smaller, or
+/// the distance j-i, or i alone. So no inner product falls when every `x_m` moves to `(m-1)b`.
+///
+/// # Complexity
+/// O(n · times).
+pub(crate) fn non_increasing(
+    coefficients: &[f64],
+    rows: &[f64],
+    columns: &[f64],
+    participation: Participation,
+) -> Sensitivity {
+    let steps = coefficients.len();
+    let times = participation.times_within(steps);
+    let mut combined = vec![0.0_f64; steps];
+    for shift in (0..times).map(|i| i * participation.separation()) {
+        for (sum, coefficient) in combined[shift..].iter_mut().zip(coefficients) {
+            // Rounding up keeps the bound on the private side; all terms are non-negative.
+            *sum = (*sum + (coefficient * columns[shift]).next_up()).next_up();
+        }
+    }
+    for (sum, row) in combined.iter_mut().zip(rows) {
+        *sum = (*sum * row).next_up();
+    }
+    Sensitivity::exact(norms::round_up_sum_of_squares(&combined))
+}
+
+/// [`non_increasing`] without scaling: `Δ² = Σ_t (Σ_i c_{t - i·b})²` over the first `times` multiples of the separation that
+/// fit. For any other sign pattern the caller must not use this function; see [`toeplitz`].
+fn monotone_toeplitz(coefficients: &[f64], participation: Participation) -> Sensitivity {
+    let ones = vec![1.0; coefficients.len()];
+    non_increasing(coefficients, &ones, &ones, participation)
+}
+
+/// The sensitivity of a lower-triangular Toeplitz strategy with the given coefficients.
+///
+/// # Privacy
+/// Single participation: the first column is the longest, exactly. Repeated: exact for non-negative,
+/// non-increasing coefficients (Choquette-Choo, McMahan, Rush, Thakurta 2023); otherwise the same sum over
+/// the non-increasing majorant `m_k = max_{l ≥ k} |c_l|`, whose every inner product dominates the absolute
+/// inner product of the original columns, is a proven upper bound, and so is `times · Δ_single`. Bands no wider
+/// than the separation make orthogonal columns, of any sign: `Δ² = times · Δ_single²`.
+///
+/// # Complexity
+/// O(n · times).
+pub fn toeplitz(coefficients: &[f64], participation: Participation) -> Sensitivity {
+    let single = norms::round_up_sum_of_squares(coefficients);
+    let times = participation.times_within(coefficients.len());
+    if times <= 1 {
+        return Sensitivity::exact(single);
+    }
+    let monotone = coefficients.windows(2).all(|pair| pair[0] >= pair[1])
+        && coefficients.last().is_some_and(|last| *last >= 0.0);
+    if monotone {
+        return monotone_toeplitz(coefficients, participation);
+    }
+    let bands = coefficients.iter().rposition(|value| *value != 0.0).map_or(0, |last| last + 1);
+    let separation = participation.separation();
+    if bands <= separation {
+        // No two of the columns overlap; all are whole if the last participation leaves room for its band.
+        let squared = (times as f64 * single).next_up();
+        return Sensitivity { squared, exact: (times - 1) * separation + bands <= coefficients.len() };
+    }
+    let mut majorant: Vec<f64> = coefficients.iter().map(|value| value.abs()).collect();
+    for index in (1..majorant.len()).rev() {
+        majorant[index - 1] = majorant[index - 1].max(majorant[index]);
+    }
+    let bound = monotone_toeplitz(&majorant, participation).squared;
+    let trivial = triangle_bound(times, single);
+    Sensitivity::upper_bound(bound.min(trivial))
+}
+
+/// `times² · longest`, rounded up: the triangle inequality bounds any strategy by its longest squared column. Computed in
+/// floating point from the start, for the square of a count need not fit an integer.
+pub(crate) fn triangle_bound(times: usize, longest: f64) -> f64 {
+    let times = (times as f64).next_up();
+    ((times * times).next_up() * longest).next_up()
+}
+
+/// The sensitivity of columns of which no two that can meet in one person overlap, by their squared norms.
+///
+/// # Privacy
+/// `‖Σ_{j∈S} C_j u_j‖² = Σ_{j∈S} ‖C_j‖² ‖u_j‖²` whatever the contributions, so the heaviest admissible set is exact.
+///
+/// # Complexity
+/// O(n · times).
+pub(crate) fn orthogonal_columns(squared_norms: &[f64], participation: Participation) -> Sensitivity {
+    let times = participation.times_within(squared_norms.len());
+    let heaviest = heaviest_set(squared_norms, times, participation.separation());
+    // Each addition rounds to nearest.
+    Sensitivity::exact(heaviest * (1.0 + times as f64 * f64::EPSILON))
+}
+
+/// The sensitivity of a strategy given as a matrix, by its columns.
+///
+/// # Privacy
+/// Single participation: the longest *column* (rows say nothing about privacy). Repeated participation: exact
+/// for a triangular matrix with bands no wider than the separation (their heaviest set); otherwise from the Gram
+/// matrix `G = CᵀC`, for every admissible set S has `‖Σ_{j∈S} C_j u_j‖² ≤ Σ_{i,j∈S} |G_ij|` for contributions of norm at
+/// most 1. The smaller of two bounds on the largest such sum is taken, each found exactly by dynamic programming:
+///
+/// - `max_S Σ_{i∈S} r_i`, where `r_i` is the largest `Σ_{j∈S} |G_ij|` over admissible sets S that contain i;
+/// - only neighbours in S can be closer than `2b`. Their products are the edges of a chain, and `f_i` is the largest
+///   `Σ |G_ij|` over the others: `max_S Σ_{i∈S} (G_ii + f_i) + 2 Σ_{neighbours} |G_ij|`. Signs along a chain can be
+///   chosen so that every product counts as positive: where nothing is left for f — two participations, or bands no
+///   wider than `2b` — the bound is attained.
+///
+/// # Complexity
+/// O(rows · n²) for the Gram matrix and O(times · n²) for the maximizations.
+///
+/// # Errors
+/// More than [`DENSE_LIMIT`] columns with repeated participation.
+pub fn dense(strategy: ArrayView2<'_, f64>, participation: Participation) -> Result<Sensitivity> {
+    let steps = strategy.ncols();
+    let times = participation.times_within(steps);
+    let separation = participation.separation();
+    let columns: Vec<f64> = strategy
+        .columns()
+        .into_iter()
+        .map(|column| norms::round_up_sum_of_squares(&column.to_vec()))
+        .collect();
+    let longest = columns.iter().copied().fold(0.0, f64::max);
+    if times <= 1 {
+        return Ok(Sensitivity::exact(longest));
+    }
+    let in_bands = |(i, j): (usize, usize)| j <= i && i < j + separation;
+    if strategy.indexed_iter().all(|(place, value)| in_bands(place) || *value == 0.0) {
+        return Ok(orthogonal_columns(&columns, participation));
+    }
+    if steps > DENSE_LIMIT {
+        return Err(Error::TooLarge {
+            what: "repeated participation for this strategy",
+            steps,
+            limit: DENSE_LIMIT,
+        });
+    }
+    let gram: Array2<f64> = dp_linalg::dense::gram(strategy);
+    Ok(from_gram(gram.view(), longest, times, separation))
+}
+
+/// The bounds of [`dense`] from a Gram matrix and the longest squared column, for at least two participations.
+fn from_gram(gram: ArrayView2<'_, f64>, longest: f64, times: usize, separation: usize) -> Sensitivity {
+    let steps = gram.ncols();
+    let trivial = triangle_bound(times, longest);
+    // The products behind the Gram matrix round; no entry is wrong by more than this.
+    let slack = longest * (steps as f64 + 8.0) * f64::EPSILON;
+    let far = if times == 2 { steps } else { 2 * separation };
+    let mut magnitude = vec![0.0; steps];
+    let (mut reach, mut nodes) = (vec![0.0; steps], vec![0.0; steps]);
+    let mut attained = true;
+    for (i, row) in gram.rows().into_iter().enumerate() {
+        for (magnitude, value) in magnitude.iter_mut().zip(row) {
+            *magnitude = value.abs() + slack;
+        }
+        reach[i] = heaviest_set_containing(&magnitude, i, times, separation);
+        for (j, magnitude) in magnitude.iter_mut().enumerate().filter(|(j, _)| *j != i) {
+            if i.abs_diff(j) < far {
+                *magnitude = 0.0;
+            } else {
+                attained &= *magnitude <= 2.0 * slack;
+            }
+        }
+        nodes[i] = heaviest_set_containing(&magnitude, i, times, separation);
+    }
+    let chain = heaviest_chain(&nodes, |i, j| 2.0 * (gram[[i, j]].abs() + slack), far, times, separation);
+    // The additions along a set round as well.
+    let bound =
+        heaviest_set(&reach, times, separation).min(chain) * (1.0 + 4.0 * times as f64 * f64::EPSILON);
+    Sensitivity { squared: bound.min(trivial).max(longest), exact: attained }
+}
+
+/// The largest total of at most `times` nodes, any two neighbours at least `separation` apart, and of the edges between
+/// neighbours that are closer than `far`.
+fn heaviest_chain(
+    nodes: &[f64],
+    edge: impl Fn(usize, usize) -> f64,
+    far: usize,
+    times: usize,
+    separation: usize,
+) -> f64 {
+    // The best chain of so many nodes that ends at each place; a shorter one is the best chain so far.
+    let mut ending = nodes.to_vec();
+    let mut heaviest = ending.iter().copied().fold(0.0, f64::max);
+    for _ in 1..times {
+        let mut beyond = 0.0_f64;
+        let longer: Vec<f64> = (0..nodes.len())
+            .map(|i| {
+                if let Some(left) = i.checked_sub(far) {
+                    beyond = beyond.max(ending[left]);
+                }
+                let near = (i + 1).saturating_sub(far)..(i + 1).saturating_sub(separation);
+                let before = near.map(|j| ending[j] + edge(i, j)).fold(beyond, f64::max);
+                nodes[i] + before
+            })
+            .collect();
+        ending = longer;
+        heaviest = ending.iter().copied().fold(heaviest, f64::max);
+    }
+    heaviest
+}
+
+/// The largest total weight of at most `times` indices, any two at least `separation` apart.
+fn heaviest_set(weights: &[f64], times: usize, separation: usize) -> f64 {
+    // `best[i]`: the largest total among the first i, of one index more in every round.
+    let extended = |best: &[f64]| {
+        let mut longer = vec![0.0_f64; weights.len() + 1];
+        for (i, weight) in weights.iter().enumerate() {
+            longer[i + 1] = longer[i].max(best[(i + 1).saturating_sub(separation)] + weight);
+        }
+        longer
+    };
+    let mut best = vec![0.0_f64; weights.len() + 1];
+    if times >= weights.len().div_ceil(separation) {
+        // As many as fit: one round that builds on itself.
+        for (i, weight) in weights.iter().enumerate() {
+            best[i + 1] = best[i].max(best[(i + 1).saturating_sub(separation)] + weight);
+        }
+    } else {
+        for _ in 0..times {
+            best = extended(&best);
+        }
+    }
+    best[weights.len()]
+}
+
+/// `best[i][m]`: the largest total of at most m admissible indices among the first i.
+fn best_of_prefixes(weights: &[f64], times: usize, separation: usize) -> Vec<Vec<f64>> {
+    let mut best = vec![vec![0.0_f64; times + 1]; weights.len() + 1];
+    for (i, weight) in weights.iter().enumerate() {
+        let before = (i + 1).saturating_sub(separation);
+        for m in 1..=times {
+            let taken = best[before][m - 1] + weight;
+            best[i + 1][m] = best[i][m].max(taken);
+        }
+    }
+    best
+}
+
+/// The same, over the sets that contain `index`.
+fn heaviest_set_containing(weights: &[f64], index: usize, times: usize, separation: usize) -> f64 {
+    let left = &weights[..(index + 1).saturating_sub(separation)];
+    let right: Vec<f64> =
+        weights.get(index + separation..).unwrap_or_default().iter().rev().copied().collect();
+    let left = best_of_prefixes(left, times - 1, separation);
+    let right = best_of_prefixes(&right, times - 1, separation);
+    let (left, right) = (&left[left.len() - 1], &right[right.len() - 1]);
+    let others = (0..times).map(|m| left[m] + right[times - 1 - m]).fold(0.0, f64::max);
+    weights[index] + others
+}
