@@ -27,6 +27,9 @@ const UNIT: f64 = f64::EPSILON / 2.0;
 /// A frequency whose power is below `e^-80` of the largest possible is set to zero.
 const NEGLIGIBLE: f64 = 80.0;
 
+/// A factor with so much of its mass at position 0 is treated as 1 and a small change.
+const MOSTLY_RESTING: f64 = 0.99;
+
 /// The size of the transform that [`cyclic_product_of_powers`] uses for at least `length` positions.
 pub fn cyclic_size(length: usize) -> usize {
     transform_size(length)
@@ -47,6 +50,11 @@ pub fn cyclic_size(length: usize) -> usize {
 /// Products of factors add these bounds up. Powers by squaring are accurate to `3 u k` relative to themselves, frequencies
 /// that are left out are below `e^-80`, and the inverse transform errs by `γ` of what it returns. Divided by √N (Parseval)
 /// and added up, that is [`BoundedProduct::error`].
+///
+/// A factor that holds `f_0 ≥ 0.99` at position 0 is `1 + G` with `G = F - f_0 + (f_0 - 1)`, where F is the transform of all but f_0: its
+/// transform errs by `γ` of the norm of what moves alone, G is added up to `4u` of the mass r that moves, and `k ln(1 + G)`, of size at most `4kr`,
+/// has a relative accuracy of a few u, and so do its exponential and r times k in place of k in all of the above. `|1 + G| ≤ 1` but for
+/// these errors.
 ///
 /// **Complexity** O(m N log N) for m factors, whatever the powers.
 ///
@@ -81,10 +89,25 @@ pub fn cyclic_product_of_powers(factors: &[Factor<'_>], length: usize) -> Result
             }
             real[position.rem_euclid(size.cast_signed() as i64) as usize] += value;
         }
+        // What stands at position 0 has a constant transform, which is exact.
+        let resting = (real[0] >= MOSTLY_RESTING).then(|| std::mem::take(&mut real[0]));
         let norm = real.iter().map(|value| value * value).sum::<f64>().sqrt();
         plan.forward(real, &mut spectrum, &mut scratch.work[..plan.work_size()]);
         let times = factor.power as f64;
         let smallest = (-2.0 * NEGLIGIBLE / times.max(1.0)).exp();
+        if let Some(resting) = resting {
+            let moving: f64 = factor.entries.iter().map(|(_, value)| value).sum::<f64>() - resting;
+            let moving = moving.max(0.0) + UNIT * factor.entries.len() as f64;
+            for (out, value) in product.iter_mut().zip(&spectrum) {
+                let power = times * ln_1p(Complex64::new(value.re + (resting - 1.0), value.im));
+                *out *= if power.re < -NEGLIGIBLE { Complex64::ZERO } else { power.exp() };
+            }
+            transforms += times * (gamma * norm + 4.0 * UNIT * moving);
+            powers += 4.0 * times * moving + 4.0;
+            growth += times * 8.0 * UNIT * moving;
+            dropped += (-NEGLIGIBLE).exp();
+            continue;
+        }
         let mut largest: f64 = 1.0;
         for (out, value) in product.iter_mut().zip(&spectrum) {
             let square = value.norm_sqr();
@@ -103,6 +126,12 @@ pub fn cyclic_product_of_powers(factors: &[Factor<'_>], length: usize) -> Result
     let arithmetic = 3.0 * UNIT * (powers + factors.len() as f64 + 2.0) + gamma;
     let error = (transforms + dropped) * growth.exp() + arithmetic * norm;
     Ok(BoundedProduct { values, error: error * (1.0 + 1e-6) })
+}
+
+/// `ln(1 + value)` for values below 1/2 in size, accurate to some units in the last place of the value.
+fn ln_1p(value: Complex64) -> Complex64 {
+    let real = 0.5 * (2.0 * value.re + value.norm_sqr()).ln_1p();
+    Complex64::new(real, value.im.atan2(1.0 + value.re))
 }
 
 /// `value^power` by repeated squaring.
@@ -137,6 +166,24 @@ mod tests {
             folded[index % size] += value;
         }
         folded
+    }
+
+    #[test]
+    fn factors_that_hardly_move_are_held_as_changes_of_one() {
+        // Binomial probabilities by their recurrence, folded; the bound is far below that of a million rounded transforms.
+        // The rate is a power of two, so that the masses are exact.
+        let (rate, power): (f64, u64) = (2_f64.powi(-20), 1 << 20);
+        let entries = [(0, 1.0 - rate), (3, rate)];
+        let product = cyclic_product_of_powers(&[Factor { entries: &entries, power }], 64).unwrap();
+        assert!(product.error < 1e-11, "{}", product.error);
+        let mut exact = vec![0.0; product.values.len()];
+        let mut mass = (power as f64 * (-rate).ln_1p()).exp();
+        for hits in 0..40_usize {
+            exact[3 * hits % product.values.len()] += mass;
+            mass *= (power as f64 - hits as f64) / (hits as f64 + 1.0) * rate / (1.0 - rate);
+        }
+        let distance = product.values.iter().zip(&exact).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt();
+        assert!(distance <= product.error, "{distance} {}", product.error);
     }
 
     proptest! {

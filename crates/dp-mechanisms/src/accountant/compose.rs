@@ -26,7 +26,7 @@
 //!   accurate to `(1 + MASS_ERROR)^k`.
 //! - *Infinite losses* have probability at most `Σ k_i f_i(∞)`, added to δ.
 
-use dp_linalg::fft::{Factor, cyclic_product_of_powers, cyclic_size};
+use dp_linalg::fft::{Factor, cyclic_product_of_powers};
 
 use super::lattice::Lattice;
 use crate::error::{Error, Result};
@@ -63,35 +63,54 @@ pub(super) struct Tilt {
     pub(super) around: f64,
 }
 
+/// The tilted distribution g of the sum of all losses of a composition, on a window of the lattice.
+#[derive(Debug)]
+pub(super) struct Tilted {
+    pub(super) unit: f64,
+    pub(super) theta: f64,
+    /// `K(θ)`.
+    pub(super) log_scale: f64,
+    /// The lattice point of the first mass.
+    pub(super) first: i64,
+    pub(super) masses: Vec<f64>,
+    /// A bound of the Euclidean distance of the masses from the exact ones of the cyclic window.
+    pub(super) error: f64,
+    pub(super) window: Window,
+    /// A bound of the relative error of every mass.
+    pub(super) relative: f64,
+    /// A bound of the probability of an infinite loss.
+    pub(super) infinite: f64,
+}
+
 /// The curve δ(ε) of a composition at the points of the lattice.
 #[derive(Debug)]
 pub(super) struct Curve {
-    unit: f64,
-    tilt: f64,
+    pub(super) unit: f64,
+    pub(super) tilt: f64,
     /// `K(θ)`.
-    log_scale: f64,
+    pub(super) log_scale: f64,
     /// The lattice point of the first value.
-    first: i64,
+    pub(super) first: i64,
     /// `Σ g ψ` at each lattice point.
-    sums: Vec<f64>,
+    pub(super) sums: Vec<f64>,
     /// A bound of what rounding did to each sum.
-    rounding: f64,
-    window: Window,
+    pub(super) rounding: f64,
+    pub(super) window: Window,
     /// A bound of the relative error of everything.
-    relative: f64,
+    pub(super) relative: f64,
     /// A bound of the probability of an infinite loss.
-    infinite: f64,
+    pub(super) infinite: f64,
 }
 
 /// The losses that the transform holds: beyond them the tilted loss lies with probability at most
 /// `e^{-outside - rate·distance}`.
 #[derive(Debug, Clone, Copy)]
-struct Window {
+pub(super) struct Window {
     low: f64,
     high: f64,
     rate_below: f64,
     rate_above: f64,
-    outside: f64,
+    pub(super) outside: f64,
 }
 
 /// Which bound of the curve is meant.
@@ -102,8 +121,11 @@ pub(super) enum Side {
 }
 
 impl Composition {
-    /// The curve, most accurate where the tilted losses have their mean.
-    pub(super) fn curve(&self, tilt: &Tilt) -> Result<Curve> {
+    /// The tilted distribution of the sum of all losses.
+    ///
+    /// # Errors
+    /// A window that needs more than 2^21 lattice points.
+    pub(super) fn tilted(&self, tilt: &Tilt) -> Result<Tilted> {
         let theta = tilt.theta;
         let logarithms: Vec<Vec<f64>> = self
             .parts
@@ -163,24 +185,46 @@ impl Composition {
             .zip(&self.parts)
             .map(|(entries, (_, times))| Factor { entries, power: *times })
             .collect();
-        let product = cyclic_product_of_powers(&factors, length)?;
-        let size = cyclic_size(length);
-        // Σ_{i > j} g_i q^{i-j} (1 - r^{i-j}) by a recurrence of positive terms from the top.
-        let (decay, shrink) = ((-theta * self.unit).exp(), (-self.unit).exp());
-        let rise = -(-self.unit).exp_m1();
-        let mut sums = vec![0.0; size];
-        let (mut mass, mut sum) = (0.0_f64, 0.0_f64);
+        let mut product = cyclic_product_of_powers(&factors, length)?;
         // The window starts somewhere in the cyclic product.
-        let start = first.rem_euclid(size.cast_signed() as i64) as usize;
-        let (after, before) = product.values.split_at(start);
-        for (out, value) in sums.iter_mut().rev().zip(after.iter().rev().chain(before.iter().rev())) {
-            *out = sum;
-            mass = decay * (mass + value.max(0.0));
+        let start = first.rem_euclid(product.values.len().cast_signed() as i64) as usize;
+        product.values.rotate_left(start);
+        // Masses are not negative: this only brings them nearer to the truth.
+        product.values.iter_mut().for_each(|mass| *mass = mass.max(0.0));
+        let times: f64 = self.parts.iter().map(|(_, times)| *times as f64).sum();
+        Ok(Tilted {
+            unit: self.unit,
+            theta,
+            log_scale,
+            first,
+            relative: MASS_ERROR * (times + 1.0) + 1e-15 * (product.values.len() as f64 + log_scale.abs()),
+            infinite: self.parts.iter().map(|(part, times)| *times as f64 * part.infinite).sum(),
+            masses: product.values,
+            error: product.error,
+            window,
+        })
+    }
+
+    /// The curve, most accurate where the tilted losses have their mean.
+    ///
+    /// # Errors
+    /// A window that needs more than 2^21 lattice points.
+    pub(super) fn curve(&self, tilt: &Tilt) -> Result<Curve> {
+        let Tilted { unit, theta, log_scale, first, masses, error, window, relative, infinite } =
+            self.tilted(tilt)?;
+        // Σ_{i > j} g_i q^{i-j} (1 - r^{i-j}) by a recurrence of positive terms from the top.
+        let (decay, shrink) = ((-theta * unit).exp(), (-unit).exp());
+        let rise = -(-unit).exp_m1();
+        let mut sums = masses;
+        let (mut mass, mut sum) = (0.0_f64, 0.0_f64);
+        for value in sums.iter_mut().rev() {
+            let here = std::mem::replace(value, sum);
+            mass = decay * (mass + here);
             sum = rise * mass + shrink * decay * sum;
         }
         // ‖ψ‖₂ over the lattice.
         let (mut power, mut remaining, mut square) = (1.0, 1.0, 0.0);
-        for _ in 0..size {
+        for _ in 0..sums.len() {
             power *= decay;
             remaining *= shrink;
             let term: f64 = power * (1.0 - remaining);
@@ -189,19 +233,8 @@ impl Composition {
                 break;
             }
         }
-        let times: f64 = self.parts.iter().map(|(_, times)| *times as f64).sum();
-        let infinite = self.parts.iter().map(|(part, times)| *times as f64 * part.infinite).sum();
-        Ok(Curve {
-            unit: self.unit,
-            tilt: theta,
-            log_scale,
-            first,
-            sums,
-            rounding: product.error * square.sqrt(),
-            window,
-            relative: MASS_ERROR * (times + 1.0) + 1e-15 * (size as f64 + log_scale.abs()),
-            infinite,
-        })
+        let rounding = error * square.sqrt();
+        Ok(Curve { unit, tilt: theta, log_scale, first, sums, rounding, window, relative, infinite })
     }
 }
 

@@ -36,6 +36,11 @@ pub(super) struct Cell {
 }
 
 impl Cell {
+    /// A cell without mass.
+    pub(super) fn empty(low: i64, high: i64) -> Self {
+        Self { low, high, at_low: 0.0, at_high: 0.0 }
+    }
+
     /// The largest distance of the chord from the curve.
     fn gap(&self, unit: f64) -> f64 {
         let ratio = (-((self.high - self.low) as f64) * unit).exp();
@@ -89,6 +94,15 @@ pub(super) const ON_THE_LATTICE: f64 = 1e-14;
 const DUST: f64 = 1e-290;
 
 impl Cells {
+    /// The cells with their mass divided by `mass`, and their losses counted from the offset.
+    pub(super) fn centred(mut self, mass: f64) -> Self {
+        for cell in &mut self.row {
+            cell.at_low /= mass;
+            cell.at_high /= mass;
+        }
+        Self { offset: 0.0, left_out: self.left_out / mass, ..self }
+    }
+
     /// The lattice point on which a loss stands, if it does.
     fn on_lattice(&self, loss: f64) -> Option<i64> {
         let nearest = (loss / self.unit).round();

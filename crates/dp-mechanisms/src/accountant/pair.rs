@@ -46,6 +46,17 @@ pub(super) struct Mixture {
     largest_shift: f64,
 }
 
+/// The losses of one step as the sum of two: those of the bell about their loss x₀, and x₀ or one of the rest.
+#[derive(Debug)]
+pub(super) struct Split {
+    pub(super) bell: Cells,
+    pub(super) rest: Cells,
+    /// The probability of the rest.
+    pub(super) outside: f64,
+    /// How far `ln E e^{-loss}` of the bell may be from 0.
+    pub(super) slack: f64,
+}
+
 /// A sample of a loss distribution that is good enough to choose a grid by, and for nothing else.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sample {
@@ -242,30 +253,95 @@ impl Mixture {
         if self.infimum == f64::NEG_INFINITY || self.infimum < -unit {
             return 0.0;
         }
-        let below = |z: f64| 0.5 * libm::erfc(-z / std::f64::consts::SQRT_2);
-        let mut offset = 0.0;
-        for _ in 0..4 {
-            let end = self.inverse(offset + unit, -40.0);
-            let share = |&(weight, shift): &(f64, f64)| weight * (below(end - shift) / below(end) - 1.0);
-            offset = self.components.iter().map(share).sum::<f64>().ln_1p();
-        }
         // Just above, so that what is moved there for a lower bound is moved up.
-        offset * (1.0 - 1e-9)
+        self.offset_below(unit).2 * (1.0 - 1e-9)
+    }
+
+    /// An offset near `x₀ = ln(P/Q)` of the event that the loss is at most `offset + unit`, the coordinate up to which it is, and x₀.
+    fn offset_below(&self, unit: f64) -> (f64, f64, f64) {
+        let below = |z: f64| 0.5 * libm::erfc(-z / std::f64::consts::SQRT_2);
+        let (mut offset, mut end, mut put_together) = (0.0, 0.0, 0.0);
+        for _ in 0..4 {
+            offset = put_together;
+            end = self.inverse(offset + unit, -40.0);
+            let share = |&(weight, shift): &(f64, f64)| weight * (below(end - shift) / below(end) - 1.0);
+            put_together = self.components.iter().map(share).sum::<f64>().ln_1p();
+        }
+        (offset, end, put_together)
+    }
+
+    /// The coordinates between which the loss of a direction lies, but for at most `tail` on either side.
+    fn reach(&self, direction: Direction, tail: f64) -> (f64, f64) {
+        let reach = normal_quantile_bound(tail);
+        match direction {
+            Direction::Remove => (-reach, self.largest_shift + reach),
+            Direction::Add => (-reach, reach),
+        }
     }
 
     fn cells(&self, direction: Direction, resolution: &Resolution) -> Result<Cells> {
-        let unit = resolution.unit;
-        let reach = normal_quantile_bound(resolution.tail);
-        let last = match direction {
-            Direction::Remove => self.largest_shift + reach,
-            Direction::Add => reach,
-        };
+        let (first, last) = self.reach(direction, resolution.tail);
         // Lattice points are whole units away from the offset, which is that of the losses of removing.
-        let offset = self.offset(unit);
+        let offset = self.offset(resolution.unit);
+        let low = ((self.loss(first).0 - offset) / resolution.unit).floor() as i64;
+        self.cells_between((first, last), (low, offset), direction, resolution)
+    }
+
+    /// The bell of the losses nearest to zero and the rest of them; `None` where the losses have no such bell.
+    ///
+    /// The bell holds the coordinates up to the one whose loss is about `threshold` above the loss `x₀ = ln(P/Q)` of the whole bell.
+    pub(super) fn split(
+        &self,
+        direction: Direction,
+        threshold: f64,
+        [fine, coarse]: [&Resolution; 2],
+    ) -> Result<Option<Split>> {
+        if self.infimum == f64::NEG_INFINITY {
+            return Ok(None);
+        }
+        let (first, last) = self.reach(direction, fine.tail);
+        // The rest begins on its lattice, at least a unit away from the bell.
+        let start = (threshold / coarse.unit).round().max(1.0);
+        let (offset, end, put_together) = self.offset_below(start * coarse.unit);
+        if !(first < end && end < last) {
+            return Ok(None);
+        }
+        let low = ((self.loss(first).0 - offset) / fine.unit).floor() as i64;
+        let bell = self.cells_between((first, end), (low, offset), direction, fine)?;
+        let mut rest = self.cells_between((end, last), (start as i64, offset), direction, coarse)?;
+        // P of what is not in the bell, and of the bell.
+        let beyond = |shift: f64| 0.5 * libm::erfc((end - shift) / std::f64::consts::SQRT_2);
+        let outside = match direction {
+            Direction::Remove => self.components.iter().map(|(weight, shift)| weight * beyond(*shift)).sum(),
+            Direction::Add => beyond(0.0),
+        };
+        // The bell is one loss in the rest, between cells without mass.
+        let atom = match direction {
+            Direction::Remove => Cell { low: -1, high: 0, at_low: 0.0, at_high: 1.0 - outside },
+            Direction::Add => Cell { low: 0, high: 1, at_low: 1.0 - outside, at_high: 0.0 },
+        };
+        match direction {
+            Direction::Remove => rest.row.splice(0..0, [atom, Cell::empty(0, start as i64)]),
+            Direction::Add => rest.row.splice(rest.row.len().., [Cell::empty(-(start as i64), 0), atom]),
+        };
+        // What x₀ is away from the offset, its own rounding included: shifts of 0 contribute nothing to it.
+        let weights: f64 = self.components.iter().filter(|(_, shift)| *shift > 0.0).map(|(w, _)| w).sum();
+        let slack = (put_together - offset).abs() + 1e-15 * weights;
+        Ok(Some(Split { bell: bell.centred(1.0 - outside), rest, outside, slack }))
+    }
+
+    /// Cells of the losses of the coordinates from the first to the last; `low` is the lattice point at or below the first.
+    fn cells_between(
+        &self,
+        (first, last): (f64, f64),
+        (mut low, offset): (i64, f64),
+        direction: Direction,
+        resolution: &Resolution,
+    ) -> Result<Cells> {
+        let unit = resolution.unit;
         let at = |index: i64| offset + index as f64 * unit;
         let mut cells: Vec<Cell> = Vec::new();
-        let mut z = -reach;
-        let mut low = ((self.loss(z).0 - offset) / unit).floor() as i64;
+        let mut z = first;
         while z < last {
             if cells.len() == MOST_CELLS {
                 return Err(self.too_little_noise());
@@ -346,6 +422,11 @@ impl Pair {
         }
     }
 
+    /// Whether most losses may form a bell near zero: somebody may not take part at all.
+    pub(super) fn has_bell(&self) -> bool {
+        matches!(self, Self::Mixture(mixture) if mixture.infimum > f64::NEG_INFINITY)
+    }
+
     /// A loss that is never exceeded; infinite where there is none.
     pub(super) fn largest_loss(&self, direction: Direction) -> f64 {
         match (self, direction) {
@@ -383,6 +464,22 @@ impl Pair {
                     [atom(*epsilon, 0.5), Sample { log_mass: -epsilon - 2_f64.ln(), ..atom(-epsilon, 0.5) }];
                 between.chain(ends).collect()
             }
+        }
+    }
+
+    /// The bell and the rest of the loss, where it has a bell.
+    ///
+    /// # Errors
+    /// So little noise that its losses need more than 2^19 cells.
+    pub(super) fn split(
+        &self,
+        direction: Direction,
+        threshold: f64,
+        resolutions: [&Resolution; 2],
+    ) -> Result<Option<Split>> {
+        match self {
+            Self::Mixture(mixture) => mixture.split(direction, threshold, resolutions),
+            Self::Laplace { .. } | Self::Pure { .. } => Ok(None),
         }
     }
 

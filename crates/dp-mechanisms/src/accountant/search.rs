@@ -11,10 +11,10 @@ use crate::Budget;
 use crate::error::{Error, Result, check_positive};
 
 /// How far upper and lower answers are meant to be apart, relative to the upper one.
-const TOLERANCE: f64 = 5e-4;
+pub(super) const TOLERANCE: f64 = 5e-4;
 
 /// How far they may be apart at most: a second lattice costs more than the first, and a thousandth is what is promised.
-const ACCEPTED: f64 = 8e-4;
+pub(super) const ACCEPTED: f64 = 8e-4;
 
 /// How far they may be apart on a first look at the direction that is expected to be the better one.
 const ROUGH: f64 = 2e-2;
@@ -26,7 +26,7 @@ const ATTEMPTS: usize = 9;
 const OUTSIDE: f64 = 13.0;
 
 /// Parts of the saddle's tilt that are tried where the transform would be long.
-const TILTS: [f64; 9] = [0.8, 0.65, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02];
+pub(super) const TILTS: [f64; 9] = [0.8, 0.65, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02];
 
 /// By how much a lattice that would be too large is made coarser at most.
 const COARSER: f64 = 4.0;
@@ -48,7 +48,7 @@ const LARGEST_SHARE: f64 = 1e-4;
 
 /// What is asked of the curve.
 #[derive(Debug, Clone, Copy)]
-enum Question {
+pub(super) enum Question {
     /// ε at this δ.
     Epsilon(f64),
     /// δ at this ε.
@@ -92,21 +92,21 @@ fn answer(parts: &[(Pair, u64)], question: Question) -> Result<Bracket> {
 
 /// A rough picture of the losses of a composition in one direction.
 #[derive(Clone)]
-struct Pilot<'a> {
-    parts: &'a [(Pair, u64)],
-    direction: Direction,
-    question: Question,
-    samples: Vec<Vec<Sample>>,
-    tail: f64,
-    tilt: f64,
+pub(super) struct Pilot<'a> {
+    pub(super) parts: &'a [(Pair, u64)],
+    pub(super) direction: Direction,
+    pub(super) question: Question,
+    pub(super) samples: Vec<Vec<Sample>>,
+    pub(super) tail: f64,
+    pub(super) tilt: f64,
     /// About the answer.
-    guess: f64,
+    pub(super) guess: f64,
     /// `-ln` of the error that a window may cause, beside what it is an error of.
-    outside: f64,
+    pub(super) outside: f64,
 }
 
 impl<'a> Pilot<'a> {
-    fn new(parts: &'a [(Pair, u64)], direction: Direction, question: Question) -> Self {
+    pub(super) fn new(parts: &'a [(Pair, u64)], direction: Direction, question: Question) -> Self {
         let mut pilot = Self {
             parts,
             direction,
@@ -142,9 +142,15 @@ impl<'a> Pilot<'a> {
     }
 
     /// `K(θ)` and its first two derivatives: mean and variance of the tilted sum of all losses.
-    fn cumulants(&self, tilt: f64) -> [f64; 3] {
+    pub(super) fn cumulants(&self, tilt: f64) -> [f64; 3] {
+        self.cumulants_of(&self.samples, tilt)
+    }
+
+    /// The same for other samples of the same steps.
+    pub(super) fn cumulants_of(&self, samples: &[Vec<Sample>], tilt: f64) -> [f64; 3] {
         let mut sums = [0.0; 3];
-        for (samples, (_, times)) in self.samples.iter().zip(self.parts) {
+        for (samples, (_, times)) in samples.iter().zip(self.parts).filter(|(samples, _)| !samples.is_empty())
+        {
             for (sum, value) in sums.iter_mut().zip(moments(samples, tilt)) {
                 *sum += *times as f64 * value;
             }
@@ -158,13 +164,8 @@ impl<'a> Pilot<'a> {
     /// `e^{-c} (e^{-η(ε-a)} + 2 e^{-min(θ,η')(b-ε)})`, which is to be e^-outside of the sum `δ e^{θε - K(θ)}`: c is as small as that
     /// allows.
     fn tilted(&self, unit: f64) -> Tilt {
-        let (epsilon, log_delta) = match self.question {
-            Question::Epsilon(delta) => (self.guess, delta.ln()),
-            Question::Delta(epsilon) => (epsilon, self.guess.ln()),
-        };
-        let times: f64 = self.parts.iter().map(|(_, times)| *times as f64).sum();
-        // The sum may be no smaller than that beside errors of the transform.
-        let smallest = (TRANSFORM_ERROR * times / LARGEST_SHARE).ln().clamp(-30.0, 0.0);
+        let (epsilon, log_delta) = self.point();
+        let smallest = self.smallest_sum();
         let (mut best, mut shortest, mut largest) = self.window(self.tilt, epsilon, log_delta, smallest);
         for part in TILTS {
             if largest >= smallest && shortest <= SHORT * unit {
@@ -180,25 +181,26 @@ impl<'a> Pilot<'a> {
         best
     }
 
+    /// About where the curve is asked for: ε and ln δ.
+    pub(super) fn point(&self) -> (f64, f64) {
+        match self.question {
+            Question::Epsilon(delta) => (self.guess, delta.ln()),
+            Question::Delta(epsilon) => (epsilon, self.guess.ln()),
+        }
+    }
+
+    /// The logarithm of a tilted sum that may be no smaller beside errors of the transform.
+    fn smallest_sum(&self) -> f64 {
+        let times: f64 = self.parts.iter().map(|(_, times)| *times as f64).sum();
+        (TRANSFORM_ERROR * times / LARGEST_SHARE).ln().clamp(-30.0, 0.0)
+    }
+
     /// The window for one tilt, its length, and the logarithm of the sum in it.
     fn window(&self, theta: f64, epsilon: f64, log_delta: f64, smallest: f64) -> (Tilt, f64, f64) {
-        let [log_moment, mean, variance] = self.cumulants(theta);
-        let log_sum = (log_delta + theta * epsilon - log_moment).min(0.0);
+        let log_sum = (log_delta + theta * epsilon - self.cumulants(theta)[0]).min(0.0);
         let needed = self.outside - log_sum.max(smallest.max(-40.0));
-        // The rate with the nearest end of the window, and that end without c: η K'(θ±η) = K(θ±η) - K(θ) + c, whose left side
-        // rises faster.
-        let start = ((2.0 * needed).sqrt() / variance.sqrt().max(1e-9 * mean.abs()).max(1e-12)).ln();
-        let chernoff = |sign: f64, outside: f64| -> (f64, f64) {
-            let (mut low, mut high) = (start - RATES, start + 2.0);
-            while high - low > 0.1 {
-                let middle = f64::midpoint(low, high);
-                let rate = middle.exp();
-                let [value, slope, _] = self.cumulants(theta + sign * rate);
-                if sign * rate * slope < value - log_moment + outside { low = middle } else { high = middle }
-            }
-            let rate = f64::midpoint(low, high).exp();
-            (rate, (self.cumulants(theta + sign * rate)[0] - log_moment) / rate)
-        };
+        let cumulants = |theta: f64| self.cumulants(theta);
+        let chernoff = |sign: f64, outside: f64| chernoff(&cumulants, theta, sign, outside, needed);
         let (mut outside, mut below, mut above, mut ends) = (needed, 0.0, 0.0, (0.0, 0.0));
         for _ in 0..2 {
             (below, ends.0) = chernoff(-1.0, outside);
@@ -239,7 +241,7 @@ impl<'a> Pilot<'a> {
     }
 
     /// Replaces a guess that turned out to be far too large.
-    fn correct(&mut self, answer: f64) {
+    pub(super) fn correct(&mut self, answer: f64) {
         match self.question {
             Question::Epsilon(_) => self.tilt = self.search_tilt(|epsilon, _| epsilon < answer),
             Question::Delta(_) => {
@@ -275,6 +277,23 @@ impl<'a> Pilot<'a> {
             return Ok(Bracket { upper: 0.0, lower: 0.0 });
         }
         let mut pilot = self.clone();
+        let found = pilot.on_one_lattice();
+        let wide = |found: &Bracket| found.upper - found.lower > ACCEPTED * found.upper;
+        if found.as_ref().is_ok_and(|found| !wide(found)) {
+            return found;
+        }
+        match (pilot.on_two_lattices(found.as_ref().ok().copied()), found) {
+            (Some(two), Ok(one)) => {
+                Ok(Bracket { upper: two.upper.min(one.upper), lower: two.lower.max(one.lower) })
+            }
+            (Some(two), Err(_)) => Ok(two),
+            (None, found) => found,
+        }
+    }
+
+    /// The same on one lattice, with a guess that is corrected on the way.
+    pub(super) fn on_one_lattice(&mut self) -> Result<Bracket> {
+        let pilot = self;
         let (mut scale, mut unit) = pilot.resolution(TOLERANCE);
         let mut best: Option<Bracket> = None;
         let mut last_share = f64::INFINITY;
@@ -333,68 +352,63 @@ impl<'a> Pilot<'a> {
     }
 
     /// The scale of the cells and the unit of the lattice for which the two answers should be `tolerance` apart.
-    ///
-    /// Cells of width w with tilted mass p add up to `S = Σ p w²`; the upper answer is then about `(1+θ) S/12` above the
-    /// truth in ε, and the lower one twice that below (in `ln δ`: θ times as much).
     fn resolution(&self, tolerance: f64) -> (f64, f64) {
-        // Logarithm of the tilted mass, spacing and number of every sample.
-        let mut points = Vec::new();
-        let (mut mean, mut square) = (0.0, 0.0);
-        for (samples, (_, times)) in self.samples.iter().zip(self.parts) {
-            let [log_moment, first, variance] = moments(samples, self.tilt);
-            for sample in samples {
-                let mass = (sample.log_mass + self.tilt * sample.loss - log_moment).exp();
-                if sample.spacing > 0.0 && mass > 1e-30 {
-                    points.push((mass, sample.spacing, *times as f64, sample.loss.abs()));
-                }
-            }
-            mean += *times as f64 * first;
-            square += *times as f64 * variance;
-        }
+        let points = self.points(&self.samples);
+        let [_, mean, square] = self.cumulants(self.tilt);
         let deviation = square.sqrt();
         let period = self.parts.iter().filter_map(|(pair, _)| pair.period()).fold(f64::INFINITY, f64::min);
         if points.is_empty() {
             return (period, period);
         }
-        let allowed = match self.question {
-            Question::Epsilon(_) => 4.0 * tolerance * self.guess.max(0.01 * deviation) / (1.0 + self.tilt),
-            Question::Delta(_) => 4.0 * tolerance / (self.tilt * (1.0 + self.tilt)),
-        };
+        let allowed = self.allowed(tolerance, self.guess.max(0.01 * deviation));
         let allowed = if allowed.is_finite() && allowed > 0.0 { allowed } else { mean.abs().max(1.0) };
-        let total: f64 =
-            points.iter().map(|(mass, spacing, times, _)| times * mass.cbrt() * spacing.cbrt().powi(2)).sum();
-        // Cells are cheap and lattice points are not: the cells get a tenth.
-        let (of_cells, of_unit) = (0.1 * allowed, 0.7 * allowed);
-        let scale = (of_cells / total).sqrt();
-        let widths: Vec<(f64, f64, f64)> = points
-            .iter()
-            .map(|(mass, spacing, times, loss)| (scale * (spacing / mass).cbrt(), times * mass, 6.0 * loss))
-            .collect();
-        // The largest unit that adds no more than the rest: a loss x splits into the ends of its cell with the variance x (unit - x),
-        // unit²/6 on average and hardly more than x·unit where most losses are close to a lattice point.
-        let excess = |unit: f64| -> f64 {
-            let added = |(width, weight, loss): &(f64, f64, f64)| {
-                weight * (unit * unit.min(*loss) - width * width).max(0.0)
-            };
-            widths.iter().map(added).sum()
-        };
-        let (mut low, mut high) = (0.0, WIDEST.min(period));
-        if excess(high) > of_unit {
-            for _ in 0..40 {
-                let middle = f64::midpoint(low, high);
-                if excess(middle) <= of_unit { low = middle } else { high = middle }
+        let (scale, unit) = lattice_for(&points, allowed, WIDEST.min(period));
+        // A window of twenty deviations must fit on the largest lattice.
+        (scale, unit.max(20.0 * deviation / LARGEST as f64))
+    }
+
+    /// What `S = Σ p w²` may be over all cells, of width w with tilted mass p, for the two answers to be `tolerance` apart.
+    ///
+    /// The upper answer is about `(1+θ) S/12` above the truth in ε, and the lower one twice that below (in `ln δ`: θ times as much).
+    pub(super) fn allowed(&self, tolerance: f64, epsilon: f64) -> f64 {
+        match self.question {
+            Question::Epsilon(_) => 4.0 * tolerance * epsilon / (1.0 + self.tilt),
+            Question::Delta(_) => 4.0 * tolerance / (self.tilt * (1.0 + self.tilt)),
+        }
+    }
+
+    /// Samples of the same steps as points for [`lattice_for`].
+    pub(super) fn points(&self, samples: &[Vec<Sample>]) -> Vec<Point> {
+        let mut points = Vec::new();
+        for (samples, (_, times)) in samples.iter().zip(self.parts) {
+            let log_moment = moments(samples, self.tilt)[0];
+            for sample in samples {
+                let mass = (sample.log_mass + self.tilt * sample.loss - log_moment).exp();
+                if sample.spacing > 0.0 && mass > 1e-30 {
+                    points.push(Point {
+                        mass: *times as f64 * mass,
+                        width: (sample.spacing / mass).cbrt(),
+                        loss: sample.loss.abs(),
+                    });
+                }
             }
         }
-        // A window of twenty deviations must fit on the largest lattice.
-        (scale, high.max(20.0 * deviation / LARGEST as f64))
+        points
     }
 
     /// The unit, made smaller so that it divides the first distance of atoms.
-    fn divided(&self, unit: f64) -> f64 {
+    pub(super) fn divided(&self, unit: f64) -> f64 {
         match self.parts.iter().find_map(|(pair, _)| pair.period()) {
             Some(period) => period / (period / unit - 1e-9).ceil().max(1.0),
             None => unit,
         }
+    }
+
+    /// How far all atoms together may stand from their lattice points.
+    pub(super) fn atom_slack(&self) -> f64 {
+        let slack =
+            |(pair, times): &(Pair, u64)| *times as f64 * pair.period().unwrap_or(0.0) * 2.0 * ON_THE_LATTICE;
+        self.parts.iter().map(slack).sum()
     }
 
     /// Both answers on one lattice, the lower one only if it is asked for, and how large the errors of the upper one are.
@@ -441,12 +455,7 @@ impl<'a> Pilot<'a> {
             .collect();
         let lower_offset: f64 = lowered.iter().map(|(_, times, offset)| *times as f64 * offset).sum();
         let lower = compose(lowered.into_iter().map(|(part, times, _)| (part, times)).collect());
-        // Atoms may stand this far from their lattice points.
-        let slack: f64 = self
-            .parts
-            .iter()
-            .map(|(pair, times)| *times as f64 * pair.period().unwrap_or(0.0) * 2.0 * ON_THE_LATTICE)
-            .sum();
+        let slack = self.atom_slack();
         let curve = upper.curve(&tilt)?;
         let upper = self.read(&curve, Side::Upper, offset + slack).unwrap_or(f64::INFINITY);
         let share = curve.error_share(
@@ -473,8 +482,64 @@ impl<'a> Pilot<'a> {
     }
 }
 
+/// A tilted loss that cells are made for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Point {
+    /// Its tilted mass, times the steps that have it.
+    mass: f64,
+    /// How wide its cells are for a scale of 1.
+    width: f64,
+    loss: f64,
+}
+
+/// The scale of the cells and the unit of a lattice, at most `widest`, for which `Σ p w²` over all cells is `allowed`.
+pub(super) fn lattice_for(points: &[Point], allowed: f64, widest: f64) -> (f64, f64) {
+    let total: f64 = points.iter().map(|point| point.mass * point.width * point.width).sum();
+    // Cells are cheap and lattice points are not: the cells get a tenth.
+    let (of_cells, of_unit) = (0.1 * allowed, 0.7 * allowed);
+    let scale = (of_cells / total).sqrt();
+    // The largest unit that adds no more than the rest: a loss x splits into the ends of its cell with the variance x (unit - x),
+    // unit²/6 on average and hardly more than x·unit where most losses are close to a lattice point.
+    let excess = |unit: f64| -> f64 {
+        let added = |point: &Point| {
+            point.mass * (unit * unit.min(6.0 * point.loss) - (scale * point.width).powi(2)).max(0.0)
+        };
+        points.iter().map(added).sum()
+    };
+    let (mut low, mut high) = (0.0, widest);
+    if excess(high) > of_unit {
+        for _ in 0..40 {
+            let middle = f64::midpoint(low, high);
+            if excess(middle) <= of_unit { low = middle } else { high = middle }
+        }
+    }
+    (scale, high)
+}
+
+/// The rate with the nearest end of a window on one side of the sum that is tilted by θ, and that end without the `outside` that it
+/// is for: `η K'(θ±η) = K(θ±η) - K(θ) + outside`, whose left side rises faster.
+pub(super) fn chernoff(
+    cumulants: &impl Fn(f64) -> [f64; 3],
+    theta: f64,
+    sign: f64,
+    outside: f64,
+    needed: f64,
+) -> (f64, f64) {
+    let [log_moment, mean, variance] = cumulants(theta);
+    let start = ((2.0 * needed).sqrt() / variance.sqrt().max(1e-9 * mean.abs()).max(1e-12)).ln();
+    let (mut low, mut high) = (start - RATES, start + 2.0);
+    while high - low > 0.1 {
+        let middle = f64::midpoint(low, high);
+        let rate = middle.exp();
+        let [value, slope, _] = cumulants(theta + sign * rate);
+        if sign * rate * slope < value - log_moment + outside { low = middle } else { high = middle }
+    }
+    let rate = f64::midpoint(low, high).exp();
+    (rate, (cumulants(theta + sign * rate)[0] - log_moment) / rate)
+}
+
 /// `ln E e^{θL}` of a sample, and mean and variance of the tilted loss.
-fn moments(samples: &[Sample], tilt: f64) -> [f64; 3] {
+pub(super) fn moments(samples: &[Sample], tilt: f64) -> [f64; 3] {
     let exponent = |sample: &Sample| sample.log_mass + tilt * sample.loss;
     let largest = samples.iter().map(exponent).fold(f64::NEG_INFINITY, f64::max);
     let [mut total, mut first, mut second] = [0.0; 3];

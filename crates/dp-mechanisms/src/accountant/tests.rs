@@ -173,6 +173,9 @@ fn rare_large_losses_are_held_from_both_sides() {
         (0.25, 1e-5, 10_000, 1e-5),
         (0.25, 1e-6, 10_000, 1e-7),
         (0.5, 1e-5, 100, 1e-7),
+        // A bell and rare large losses, on a lattice each.
+        (0.7, 1e-5, 100_000, 1e-5),
+        (0.9, 1e-5, 100_000, 1e-5),
     ] {
         let Bracket { upper, lower } = sampled(noise, rate, steps).epsilon(delta).unwrap();
         let what = format!("noise {noise}, rate {rate}, {steps} steps, δ {delta}: {lower} to {upper}");
@@ -181,6 +184,29 @@ fn rare_large_losses_are_held_from_both_sides() {
         if expected <= 1e-3 {
             let once = sampled(noise, rate, 1).epsilon(delta / steps as f64).unwrap();
             assert!((upper / once.upper - 1.0).abs() <= 2e-2, "{what}: {once:?}");
+        }
+    }
+}
+
+#[test]
+fn two_lattices_agree_with_one() {
+    // Where one lattice is enough, both ways bound the same ε and the same δ, in both directions.
+    for (noise, rate, steps, delta) in [(0.7, 1e-4, 1000, 1e-5), (1.0, 1e-4, 10_000, 1e-7)] {
+        let step = Event::sampled_gaussian(noise, rate).unwrap();
+        let parts = [(step.pair, steps)];
+        for direction in [Direction::Remove, Direction::Add] {
+            let at = |question| search::Pilot::new(&parts, direction, question);
+            let pilot = at(search::Question::Epsilon(delta));
+            let (one, two) = (pilot.clone().on_one_lattice().unwrap(), pilot.on_two_lattices(None).unwrap());
+            let what = format!("{noise} {rate} {steps} {direction:?}: {one:?} {two:?}");
+            assert!(two.lower <= one.upper && one.lower <= two.upper, "{what}");
+            // A few steps outside of their bells are one in some hundred here.
+            assert!(two.upper - two.lower <= 5e-3 * two.upper, "{what}");
+            let found = at(search::Question::Delta(one.upper)).on_two_lattices(None).unwrap();
+            assert!(
+                found.lower <= delta && found.upper >= 0.99 * delta && found.lower > 0.9 * delta,
+                "{found:?} {what}"
+            );
         }
     }
 }
