@@ -112,13 +112,16 @@ pub(crate) fn orthogonal_columns(squared_norms: &[f64], participation: Participa
 /// Single participation: the longest *column* (rows say nothing about privacy). Repeated participation: exact
 /// for a triangular matrix with bands no wider than the separation (their heaviest set); otherwise from the Gram
 /// matrix `G = CᵀC`, for every admissible set S has `‖Σ_{j∈S} C_j u_j‖² ≤ Σ_{i,j∈S} |G_ij|` for contributions of norm at
-/// most 1. The smaller of two bounds on the largest such sum is taken, each found exactly by dynamic programming:
+/// most 1. The smallest of three bounds on the largest such sum is taken, each found exactly by dynamic programming:
 ///
 /// - `max_S Σ_{i∈S} r_i`, where `r_i` is the largest `Σ_{j∈S} |G_ij|` over admissible sets S that contain i;
 /// - only neighbours in S can be closer than `2b`. Their products are the edges of a chain, and `f_i` is the largest
 ///   `Σ |G_ij|` over the others: `max_S Σ_{i∈S} (G_ii + f_i) + 2 Σ_{neighbours} |G_ij|`. Signs along a chain can be
 ///   chosen so that every product counts as positive: where nothing is left for f — two participations, or bands no
-///   wider than `2b` — the bound is attained.
+///   wider than `2b` — the bound is attained;
+/// - steps that are l ≥ 2 places apart in S are at least `l·b` apart in time, so that their product is at most
+///   `q_l(j) = max_{i ≤ j - l·b} |G_ij|` for the later step j. The m-th step of S has one step l places before it for every l < m:
+///   `max_S Σ_m (G_{x_m x_m} + 2 Σ_{2 ≤ l < m} q_l(x_m)) + 2 Σ_{neighbours} |G_ij|`.
 ///
 /// # Complexity
 /// O(rows · n²) for the Gram matrix and O(times · n²) for the maximizations.
@@ -177,35 +180,69 @@ fn from_gram(gram: ArrayView2<'_, f64>, longest: f64, times: usize, separation: 
         }
         nodes[i] = heaviest_set_containing(&magnitude, i, times, separation);
     }
-    let chain = heaviest_chain(&nodes, |i, j| 2.0 * (gram[[i, j]].abs() + slack), far, times, separation);
+    let edge = |i, j| 2.0 * (gram[[i, j]].abs() + slack);
+    let chain = heaviest_chain(|_, i| nodes[i], steps, edge, far, times, separation);
+    let charged = charged_to_the_later(gram, slack, times, separation);
+    let charged = heaviest_chain(|m, i| charged[[i, m]], steps, edge, steps, times, separation);
     // The additions along a set round as well.
-    let bound =
-        heaviest_set(&reach, times, separation).min(chain) * (1.0 + 4.0 * times as f64 * f64::EPSILON);
+    let rounding = 1.0 + 8.0 * times as f64 * f64::EPSILON;
+    let bound = heaviest_set(&reach, times, separation).min(chain).min(charged) * rounding;
     Sensitivity { squared: bound.min(trivial).max(longest), exact: attained }
 }
 
+/// For every step j and place m (from 0) in a set: `G_jj + 2 Σ_{2 ≤ l ≤ m} max_{i ≤ j - l·b} |G_ij|`.
+fn charged_to_the_later(
+    gram: ArrayView2<'_, f64>,
+    slack: f64,
+    times: usize,
+    separation: usize,
+) -> Array2<f64> {
+    let steps = gram.ncols();
+    let mut nodes = Array2::zeros((steps, times));
+    for (j, row) in gram.rows().into_iter().enumerate() {
+        let mut largest = vec![0.0_f64; times];
+        let mut so_far = 0.0_f64;
+        for (i, value) in row.iter().take(j).enumerate() {
+            so_far = so_far.max(value.abs() + slack);
+            let distance = j - i;
+            if distance.is_multiple_of(separation) && distance / separation < times {
+                largest[distance / separation] = so_far;
+            }
+        }
+        let mut weight = row[j].abs() + slack;
+        for m in 0..times {
+            if m >= 2 {
+                weight += 2.0 * largest[m];
+            }
+            nodes[[j, m]] = weight;
+        }
+    }
+    nodes
+}
+
 /// The largest total of at most `times` nodes, any two neighbours at least `separation` apart, and of the edges between
-/// neighbours that are closer than `far`.
+/// neighbours that are closer than `far`. A node's weight depends on its place in the chain, from 0.
 fn heaviest_chain(
-    nodes: &[f64],
+    node: impl Fn(usize, usize) -> f64,
+    steps: usize,
     edge: impl Fn(usize, usize) -> f64,
     far: usize,
     times: usize,
     separation: usize,
 ) -> f64 {
-    // The best chain of so many nodes that ends at each place; a shorter one is the best chain so far.
-    let mut ending = nodes.to_vec();
+    // The best chain of so many nodes that ends at each place.
+    let mut ending: Vec<f64> = (0..steps).map(|i| node(0, i)).collect();
     let mut heaviest = ending.iter().copied().fold(0.0, f64::max);
-    for _ in 1..times {
-        let mut beyond = 0.0_f64;
-        let longer: Vec<f64> = (0..nodes.len())
+    for m in 1..times {
+        let mut beyond = f64::NEG_INFINITY;
+        let longer: Vec<f64> = (0..steps)
             .map(|i| {
                 if let Some(left) = i.checked_sub(far) {
                     beyond = beyond.max(ending[left]);
                 }
                 let near = (i + 1).saturating_sub(far)..(i + 1).saturating_sub(separation);
                 let before = near.map(|j| ending[j] + edge(i, j)).fold(beyond, f64::max);
-                nodes[i] + before
+                node(m, i) + before
             })
             .collect();
         ending = longer;

@@ -4,19 +4,24 @@
 //! for all others. Its price is dense: O(n³) to find, O(n² + n·d) memory, O(t·d) operations at step t.
 //!
 //! Under repeated participation the sensitivity is that of the heaviest set of steps one person can
-//! take, and the program another one: over X with as many bands as the participations are apart, in `repeated`. Its noise
-//! is a forward substitution over the last b steps. The lower bound beside it is proved in `regular`.
+//! take, and the program another one: over X with as many bands as the participations are apart, in `apart`, and then over X whose
+//! columns may overlap, in `overlapping`. Its noise is a forward substitution over the last 2b steps where the participations can
+//! fill the horizon, and over all of them otherwise. The lower bounds beside it are proved in `walk` and `regular`.
 
+mod apart;
+mod chain;
 mod filter;
+mod overlapping;
 mod program;
 mod regular;
-mod repeated;
+mod walk;
 
 use std::sync::Arc;
 
 use dp_linalg::{dense, norms};
-use ndarray::{Array2, ArrayView2, Axis, concatenate, s};
+use ndarray::{Array1, Array2, ArrayView2, Axis, concatenate, s};
 
+use program::Weights;
 pub use program::{Ascent, Certificate, Objective, Optimum, Options, solve};
 
 use super::coefficients::{packed_triangle, unpacked_triangle};
@@ -64,7 +69,8 @@ impl Optimal {
     /// rows of the objective are those of the root of `G = Σ w_i A_iᵀA_i`, whose mean alone has a meaning.
     ///
     /// # Complexity
-    /// See [`solve`]; from the start that is chosen here a handful of steps.
+    /// See [`solve`]; from the start that is chosen here a handful of steps, for the largest row up to a dozen, and a seventh
+    /// of that for the shorter horizons that its start comes from.
     ///
     /// # Errors
     /// More than [`super::MATERIALIZE_LIMIT`] steps, or as [`solve`].
@@ -76,8 +82,7 @@ impl Optimal {
     ) -> Result<Self> {
         let (workload, steps) = (problem.workload(), problem.steps());
         check_materializable(steps)?;
-        let target = target(problem)?;
-        let optimum = solve(target.view(), objective, &start(problem)?, options, watch)?;
+        let optimum = optimum(problem, objective, options, watch)?;
         let Optimum { mut strategy, column_weights, certificate, .. } = optimum;
         for mut column in strategy.axis_iter_mut(Axis(1)) {
             let norm = norms::round_up_sum_of_squares(&column.to_vec()).sqrt().next_up();
@@ -99,13 +104,13 @@ impl Optimal {
         })
     }
 
-    /// The strategy of least error, to a relative gap of 1e-6: the single program for one participation, and for several
-    /// the best of what is affordable — the banded program of `repeated`, and the single optimum, which wins where people
-    /// take part a few times at short distances within a long stream.
+    /// The strategy of least error: the single program for one participation, to a relative gap of 1e-6, and for several the best
+    /// of what is affordable — the programs of `apart` and `overlapping`, and the single optimum. The certificate has the gap,
+    /// up to 1024 steps mostly below 1%.
     ///
     /// # Complexity
-    /// A handful of eigendecompositions. For several participations some hundred evaluations of the banded program, each
-    /// two products of n×n matrices, and about twenty eigendecompositions; a few seconds for 512 steps.
+    /// A handful of eigendecompositions. For several participations some hundred evaluations of both programs, each two to
+    /// five products of n×n matrices, and a few dozen eigendecompositions; about ten seconds for 512 steps.
     ///
     /// # Errors
     /// As [`Optimal::for_objective`].
@@ -122,27 +127,51 @@ impl Optimal {
         }
         let target = target(problem)?;
         let start = repeated_start(problem);
-        let repeated::Banded { strategy, row_weights } =
-            repeated::solve(target.view(), &start, problem, watch)?;
-        let weighted = &target * &row_weights.mapv(f64::sqrt).insert_axis(Axis(1));
-        let (regular, used) = regular::lower_bound(weighted.view(), strategy.view(), participation, watch)?;
-        let decoder = dense::matmul(target.view(), dense::inverse_lower(strategy.view())?.view());
-        let column_weights = bounds::dual_weights(decoder.view(), strategy.view())?;
-        let rows = decoder_rows(workload.materialize(steps)?.view(), strategy.view())?;
-        let banded = Self {
-            workload: workload.clone(),
-            bands: participation.separation(),
-            strategy: Arc::new(strategy),
-            rows,
-            column_weights,
-            ..single.clone()
-        };
-        let (apart, overlapping) = (problem.error(&banded)?, problem.error(&single)?);
+        let apart = apart::solve(target.view(), &start, problem, watch)?;
+        let weighted = |weights: &Array1<f64>| &target * &weights.mapv(f64::sqrt).view().insert_axis(Axis(1));
+        let (times, separation) = (problem.times(), participation.separation());
         // More participations only make it harder.
-        let lower_bound = regular.max(single.certificate.lower_bound);
-        let eigendecompositions = single.certificate.eigendecompositions + used;
-        let certificate = Certificate { error: apart.min(overlapping), lower_bound, eigendecompositions };
-        Ok(Self { certificate, ..if apart <= overlapping { banded } else { single } })
+        let mut lower_bound = single.certificate.lower_bound;
+        let mut eigendecompositions = single.certificate.eigendecompositions;
+        let mut candidates = Vec::new();
+        if steps <= overlapping::LIMIT {
+            let starts = (apart.strategy.view(), start.as_slice());
+            let solution = overlapping::solve(target.view(), starts, problem, watch)?;
+            let bands = overlapping::bands(problem);
+            if times <= walk::LONGEST {
+                let gram = dense::gram(solution.strategy.view()) / times as f64;
+                let chains = chain::Chains { times, separation, bands };
+                let weighted = weighted(&solution.row_weights);
+                let (bound, used) = walk::lower_bound(weighted.view(), gram.view(), chains, watch)?;
+                lower_bound = lower_bound.max(bound);
+                eigendecompositions += used;
+            }
+            candidates.push((solution, bands));
+        }
+        if steps > overlapping::LIMIT || times > walk::LONGEST || times.saturating_mul(separation) >= steps {
+            let weighted = weighted(&apart.row_weights);
+            let strategy = apart.strategy.view();
+            let (bound, used) = regular::lower_bound(weighted.view(), strategy, participation, watch)?;
+            lower_bound = lower_bound.max(bound);
+            eigendecompositions += used;
+        }
+        candidates.push((apart, separation.min(steps)));
+        let mut best = (problem.error(&single)?, single);
+        for (solution, bands) in candidates {
+            let strategy = solution.strategy;
+            let decoder = dense::matmul(target.view(), dense::inverse_lower(strategy.view())?.view());
+            let column_weights = bounds::dual_weights(decoder.view(), strategy.view())?;
+            let rows = decoder_rows(workload.materialize(steps)?.view(), strategy.view())?;
+            let strategy = Arc::new(strategy);
+            let candidate = Self { strategy, bands, rows, column_weights, ..best.1.clone() };
+            let error = problem.error(&candidate)?;
+            if error <= best.0 {
+                best = (error, candidate);
+            }
+        }
+        let (error, strategy) = best;
+        let certificate = Certificate { error, lower_bound, eigendecompositions };
+        Ok(Self { certificate, ..strategy })
     }
 
     /// The strategy that consists of the numbers of [`Strategy::coefficients`]. What was proved about it is not among them.
@@ -197,6 +226,54 @@ pub fn target(problem: &Problem) -> Result<Array2<f64>> {
     }
     let reversed = dense::lq_lower(stacked.view())?;
     Ok(reversed.slice(s![..;-1, ..;-1]).t().as_standard_layout().into_owned())
+}
+
+/// The fewest steps from which the weights of the largest row are stretched to twice as many.
+const COARSEST: usize = 64;
+
+/// The relative gap to which a coarser program is solved: its optimum is only a start.
+const COARSE_TOLERANCE: f64 = 1e-3;
+
+/// Minimizes an objective over a problem's horizon from a good start. For the largest row that is the optimum for half as many
+/// steps, which costs an eighth: rows and columns that do not matter have lost their weights there already.
+fn optimum(
+    problem: &Problem,
+    objective: &Objective,
+    options: Options,
+    watch: &mut Watch<'_>,
+) -> Result<Optimum> {
+    let (target, steps) = (target(problem)?, problem.steps());
+    if *objective != Objective::Max || steps < 2 * COARSEST {
+        return solve(target.view(), objective, &start(problem)?, options, watch);
+    }
+    let coarse = Options { tolerance: COARSE_TOLERANCE.max(options.tolerance), ..options };
+    let coarse = optimum(&problem.with_steps(steps / 2), objective, coarse, watch)?;
+    let start = Weights {
+        columns: stretched(&coarse.column_weights, steps),
+        rows: stretched(&coarse.row_weights, steps),
+    };
+    program::climb(target.view(), objective, start, options, watch)
+}
+
+/// Weights of a shorter horizon (of two steps at least) for a longer one. What happens near the ends does not depend on the
+/// horizon: there a quarter of the weights keeps its shape. Those between are interpolated over the share of the horizon,
+/// and the ends are scaled to meet them.
+fn stretched(coarse: &[f64], steps: usize) -> Array1<f64> {
+    let (length, end) = (coarse.len(), coarse.len() / 4);
+    let middle = |step: usize| {
+        let at = (step as f64 + 0.5) * length as f64 / steps as f64 - 0.5;
+        let below = (at.max(0.0) as usize).min(length - 2);
+        let share = (at - below as f64).clamp(0.0, 1.0);
+        ((1.0 - share) * coarse[below].ln() + share * coarse[below + 1].ln()).exp()
+    };
+    let first = middle(end) / coarse[end];
+    let last = middle(steps - 1 - end) / coarse[length - 1 - end];
+    let weight = |step: usize| match steps - 1 - step {
+        _ if step < end => first * coarse[step],
+        after if after < end => last * coarse[length - 1 - after],
+        _ => middle(step),
+    };
+    (0..steps).map(weight).collect()
 }
 
 /// Column weights near those of the optimal mean squared error.

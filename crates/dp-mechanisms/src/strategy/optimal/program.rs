@@ -75,7 +75,7 @@ pub struct Certificate {
     pub error: f64,
     /// A lower bound on the objective of every strategy.
     pub lower_bound: f64,
-    /// The eigendecompositions that were computed.
+    /// The eigendecompositions that were computed at the full horizon.
     pub eigendecompositions: usize,
 }
 
@@ -125,6 +125,9 @@ const LARGEST_BARRIER_GAP: f64 = 0.05;
 /// Distance of the nodes of K in `ln t`: off by at most `2 e^{-π²/h}`, about 0.3%, in a matrix that only guides.
 const NODE_STEP: f64 = 1.5;
 
+/// Rows of K that are added up together.
+const CURVATURE_ROWS: usize = 256;
+
 /// Solves the program for any lower-triangular workload from the given column weights.
 ///
 /// The watch is told of every eigendecomposition.
@@ -143,7 +146,6 @@ pub fn solve(
     options: Options,
     watch: &mut Watch<'_>,
 ) -> Result<Optimum> {
-    check_positive("tolerance", options.tolerance)?;
     let steps = workload.nrows();
     if start.len() != steps || workload.ncols() != steps {
         return Err(Error::Dimension { what: "the column weights", expected: steps, actual: start.len() });
@@ -151,10 +153,22 @@ pub fn solve(
     for weight in start {
         check_positive("column weight", *weight)?;
     }
+    let start = Weights { columns: Array1::from(start.to_vec()), rows: row_weights(objective, steps)? };
+    climb(workload, objective, start, options, watch)
+}
+
+/// The same from weights of columns and rows.
+pub(super) fn climb(
+    workload: ArrayView2<'_, f64>,
+    objective: &Objective,
+    mut start: Weights,
+    options: Options,
+    watch: &mut Watch<'_>,
+) -> Result<Optimum> {
+    check_positive("tolerance", options.tolerance)?;
     let program = Program { workload, objective };
-    let mut trial = Weights { columns: Array1::from(start.to_vec()), rows: row_weights(objective, steps)? };
-    trial.normalize();
-    let mut base = Rc::new(program.evaluate(trial)?);
+    start.normalize();
+    let mut base = Rc::new(program.evaluate(start)?);
     let mut used = 1;
     // The bound and the primal point need not be best at the same step.
     let (mut highest, mut lowest) = (Rc::clone(&base), Rc::clone(&base));
@@ -237,9 +251,9 @@ fn row_weights(objective: &Objective, steps: usize) -> Result<Array1<f64>> {
 
 /// A point (v, w) of the dual.
 #[derive(Debug, Clone)]
-struct Weights {
-    columns: Array1<f64>,
-    rows: Array1<f64>,
+pub(super) struct Weights {
+    pub(super) columns: Array1<f64>,
+    pub(super) rows: Array1<f64>,
 }
 
 impl Weights {
@@ -346,6 +360,15 @@ fn singular_values(matrix: ArrayView2<'_, f64>) -> Result<SymmetricEigen> {
     Ok(SymmetricEigen { values, vectors })
 }
 
+/// What a weight adds to its own curvature, so that one that should vanish does so in one step: its slope beyond the barrier's
+/// push p is `-m`, and as long as nothing else changes the slope is zero where the weight has fallen to its `p/(p + m)`-th part.
+/// Newton's step is `-ln(1 + m/p)` if the curvature is `m / ln(1 + m/p)`, which is p for small m. Without a barrier it is `m/2`:
+/// the weight falls by e² a step. Either is p at the optimum.
+fn vanishing_curvature(excess: f64, pushed: f64) -> f64 {
+    let ratio = excess / pushed;
+    if ratio > 1e-6 && ratio.is_finite() { excess / ratio.ln_1p() } else { 0.5 * excess + pushed }
+}
+
 /// What one eigendecomposition tells about a point of the dual.
 struct Point {
     weights: Weights,
@@ -400,11 +423,10 @@ impl Point {
         for (mut row, g) in curvature.outer_iter_mut().zip(&self.gradient) {
             row.scaled_add(scale * g, &self.gradient);
         }
-        // A weight that should vanish has no curvature of its own; this makes it fall by e² a step, and is zero
-        // at the optimum for all others. The last term is rounding.
+        // The last term is rounding.
         let ridge = 1e-13 * curvature.diag().sum();
         for (diagonal, slope) in curvature.diag_mut().iter_mut().zip(&slope) {
-            *diagonal += 0.5 * (-slope).max(0.0) + pushed + ridge;
+            *diagonal += vanishing_curvature((-slope).max(0.0), pushed) + ridge;
         }
         let root = dense::lower_root(curvature.view())?;
         let right = slope.insert_axis(Axis(1));
@@ -413,7 +435,7 @@ impl Point {
         Ok(dense::solve_lower(root.view(), half.slice(s![..;-1, ..]))?.remove_axis(Axis(1)))
     }
 
-    /// K by quadrature.
+    /// K by quadrature; its lower triangle, and of what stands above that nothing.
     fn curvature(&self) -> Array2<f64> {
         let steps = self.singular.len();
         let (smallest, largest) = (self.raised[0], self.raised[steps - 1]);
@@ -434,11 +456,17 @@ impl Point {
             }
             let kernel = self.singular.slice(s![..alive]).mapv(|value| (value * (-t * value).exp()).sqrt());
             let scaled = &self.stacked.slice(s![.., ..alive]) * &kernel;
-            let product = dense::gram(scaled.t());
-            Zip::from(&mut curvature).and(&product).for_each(|sum, entry| *sum += weight * entry * entry);
+            // The lower triangle is all that is read, a few rows at a time: what is squared is still in the cache.
+            for start in (0..size).step_by(CURVATURE_ROWS) {
+                let end = (start + CURVATURE_ROWS).min(size);
+                let product =
+                    dense::matmul(scaled.slice(s![start..end, ..]), scaled.slice(s![..end, ..]).t());
+                Zip::from(curvature.slice_mut(s![start..end, ..end]))
+                    .and(&product)
+                    .for_each(|sum, entry| *sum += weight * entry * entry);
+            }
         }
         if size > steps {
-            curvature.slice_mut(s![..steps, steps..]).mapv_inplace(|entry| -entry);
             curvature.slice_mut(s![steps.., ..steps]).mapv_inplace(|entry| -entry);
         }
         curvature

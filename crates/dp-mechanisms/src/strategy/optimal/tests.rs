@@ -111,6 +111,44 @@ fn the_largest_row() {
 }
 
 #[test]
+fn the_largest_row_starts_from_shorter_horizons() {
+    // From the weights of the mean these take 5, 11 and 16 eigendecompositions.
+    for (text, most) in [("count", 4), ("average", 4), ("momentum:0.9", 10)] {
+        let certificate = optimal(text, 256, &Objective::Max).certificate();
+        assert!(
+            certificate.gap() <= 1e-6 && certificate.eigendecompositions <= most,
+            "{text}: {certificate:?}"
+        );
+    }
+    // An odd horizon, and what proves it.
+    let strategy = optimal("momentum:0.9", 131, &Objective::Max);
+    assert!(strategy.certificate().gap() <= 1e-6);
+    assert_relative_eq!(
+        strategy.row_norms().unwrap().max(),
+        strategy.certificate().error,
+        max_relative = 1e-6
+    );
+}
+
+#[test]
+fn stretched_weights_keep_powers_and_ends() {
+    let power = |steps: usize| -> Vec<f64> { (0..steps).map(|t| (t as f64 + 0.5).powf(-0.7)).collect() };
+    for steps in [64, 65, 97, 128] {
+        let stretched = stretched(&power(50), steps);
+        let ratios: Vec<f64> = stretched.iter().zip(power(steps)).map(|(a, b)| a / b).collect();
+        // Up to the last quarter, whose shape is that of the last steps. Interpolation begins at the fifth of the short weights,
+        // where it is off by 0.7/8 of 1/4.9², and the scale does not count.
+        let (before, _) = ratios.split_at(steps - 12);
+        assert!(before.iter().all(|ratio| (ratio / ratios[0] - 1.0).abs() < 4e-3), "{steps}: {ratios:?}");
+        let ends =
+            |values: &[f64]| (values[1] / values[0], values[values.len() - 1] / values[values.len() - 12]);
+        let (made, kept) = (ends(&stretched.to_vec()), ends(&power(50)));
+        assert_relative_eq!(made.0, kept.0, max_relative = 1e-12);
+        assert_relative_eq!(made.1, kept.1, max_relative = 1e-12);
+    }
+}
+
+#[test]
 fn weighted_rows() {
     let mean = optimal("count", 32, &Objective::Mean).certificate();
     let same = optimal("count", 32, &Objective::Weighted(vec![3.0; 32])).certificate();
@@ -203,11 +241,15 @@ fn workloads_without_a_square_root_start_elsewhere() {
 }
 
 #[test]
-fn columns_that_meet_are_orthogonal_and_their_noise_needs_only_the_bands() {
+fn columns_that_meet_overlap_with_neighbours_only_and_their_noise_needs_only_the_bands() {
     let participation = Participation::repeated(3, 5).unwrap();
     for (text, metric) in [("count", Metric::Mse), ("momentum:0.9", Metric::Max), ("average", Metric::Mse)] {
         let strategy = repeated(text, 15, participation, metric);
-        assert_eq!((strategy.bands, strategy.memory(2)), (5, 85), "{text}");
+        assert!(
+            strategy.bands <= 10 && strategy.memory(2) == strategy.bands * 17,
+            "{text}: {}",
+            strategy.bands
+        );
         let sensitivity = strategy.sensitivity(participation).unwrap();
         assert!(sensitivity.exact, "{text}");
         assert_relative_eq!(sensitivity.squared, 3.0, max_relative = 1e-12);
@@ -222,6 +264,29 @@ fn columns_that_meet_are_orthogonal_and_their_noise_needs_only_the_bands() {
         }
         let undone = strategy.strategy.dot(&noise);
         assert!((undone - Array2::<f64>::eye(15)).iter().all(|entry| entry.abs() < 1e-12), "{text}");
+    }
+}
+
+/// Overlapping columns come close to a bound that no strategy can beat, where keeping them apart costs 22% (2:8) and 3%.
+#[test]
+fn repeated_participation_is_solved_to_a_certified_gap() {
+    let rows = [
+        ("count", 64, 4, 16, 20.05, 0.005),
+        ("count", 64, 8, 8, 51.0, 0.01),
+        ("count", 64, 4, 8, 26.95, 0.015),
+        ("count", 64, 2, 8, 11.3, 0.01),
+        ("momentum:0.9", 40, 3, 5, f64::INFINITY, 0.03),
+    ];
+    for (text, steps, times, separation, limit, gap) in rows {
+        let participation = Participation::repeated(times, separation).unwrap();
+        let strategy = repeated(text, steps, participation, Metric::Mse);
+        let certificate = strategy.certificate();
+        let error =
+            strategy.sensitivity(participation).unwrap().squared * strategy.row_norms().unwrap().mean();
+        assert_relative_eq!(error, certificate.error, max_relative = 1e-9);
+        assert!(error < limit, "{text} {steps} {participation}: {certificate:?}");
+        let above = error / certificate.lower_bound - 1.0;
+        assert!((0.0..gap).contains(&above), "{text} {steps} {participation}: {certificate:?}");
     }
 }
 
