@@ -274,6 +274,44 @@ impl Workload {
         }
     }
 
+    /// What the same input in blocks of `times` steps, any two of them `distance` apart, adds to every block's last release: a
+    /// Toeplitz workload of whole blocks with the weights `a'_m = Σ_{i<times} a_{(m·times+i)·distance}`, and what its
+    /// squared errors are multiplied by. Nothing for workloads that are not Toeplitz, and where weights cancel.
+    ///
+    /// # Errors
+    /// What the numeric core refuses.
+    pub(crate) fn in_blocks(
+        &self,
+        times: usize,
+        distance: usize,
+        blocks: usize,
+    ) -> Result<Option<(Self, f64)>> {
+        let squared = (times as f64).powi(2);
+        match &self.kind {
+            Kind::Count => return Ok(Some((self.clone(), squared))),
+            Kind::Window { width } => {
+                let inputs = width.div_ceil(distance);
+                if inputs.is_multiple_of(times) {
+                    return Ok(Some((Self::window(inputs / times)?, squared)));
+                }
+            }
+            Kind::Exponential { alpha } => {
+                let between = alpha.powf((times * distance) as f64);
+                if between.is_finite() {
+                    let block: f64 = (0..times).map(|index| alpha.powf(-((index * distance) as f64))).sum();
+                    return Ok(Some((Self::exponential(between)?, block * block)));
+                }
+            }
+            _ => {}
+        }
+        let Some(series) = self.series(times * distance * blocks)? else { return Ok(None) };
+        let apart: Vec<f64> = series.into_iter().step_by(distance).collect();
+        let mut weights: Vec<f64> = apart.chunks_exact(times).map(|block| block.iter().sum()).collect();
+        let last = weights.iter().rposition(|weight| *weight != 0.0).unwrap_or(0);
+        weights.truncate(last + 1);
+        Ok(Self::weights(&weights).ok().map(|workload| (workload, 1.0)))
+    }
+
     /// The workload of the inputs from a later step on: the diagonal block of A, up to a scaling of its rows.
     ///
     /// # Errors
