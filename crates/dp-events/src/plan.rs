@@ -42,6 +42,8 @@ pub struct Planned {
     /// Where keys are found: from which total a key is shown, by step.
     thresholds: Vec<f64>,
     fitted: Fitted,
+    /// The mean squared error of every statistic alone, where it was needed for the plan.
+    alone: Vec<f64>,
 }
 
 impl Planned {
@@ -163,10 +165,14 @@ impl Planned {
         // The variance of Gaussian noise is one over its part of ρ, that of Laplace noise one over the square of its part of ε.
         let price = if pure { parts * parts } else { parts };
         let typical = (sum / steps as f64).sqrt();
+        let alone = match self.alone.get(statistic) {
+            Some(alone) => *alone,
+            None => least_alone(&problem, pure)?,
+        };
         Ok(Some(Comparison {
             typical,
             least: typical * (planner::lower_bound(&problem)? / error).sqrt(),
-            split: typical * (price * least_alone(&problem, pure)? / error).sqrt(),
+            split: typical * (price * alone / error).sqrt(),
         }))
     }
 }
@@ -304,7 +310,17 @@ struct Builder<'a> {
     /// The least error of a workload alone, by what it is.
     alone: HashMap<String, f64>,
     /// Strategies, without their rows, by what they were fitted to.
-    fitted: HashMap<String, Fitted>,
+    fitted: HashMap<String, Built>,
+}
+
+/// A fit, and the strategy that was built of it.
+type Built = (Fitted, Arc<dyn Strategy>);
+
+/// A fit, the strategy that was built of it, and the mean squared error of every statistic alone where that was needed.
+struct Fit {
+    fitted: Fitted,
+    strategy: Arc<dyn Strategy>,
+    alone: Vec<f64>,
 }
 
 impl<'a> Builder<'a> {
@@ -377,14 +393,16 @@ impl<'a> Builder<'a> {
         let participation =
             footprint.terms().first().map_or(Participation::Single, |term| term.participation);
         let pure = matches!(spec.privacy.budget, Promise::Pure { .. });
-        let fitted = match self.kept {
-            Some(kept) => kept.get(index).cloned().ok_or(dp_mechanisms::Error::State {
-                reason: "it holds the strategies of other releases".to_owned(),
-            })?,
+        let Fit { fitted, strategy, alone } = match self.kept {
+            Some(kept) => {
+                let fitted = kept.get(index).cloned().ok_or(dp_mechanisms::Error::State {
+                    reason: "it holds the strategies of other releases".to_owned(),
+                })?;
+                let strategy = fitted.strategy(&self.joint(release, participation, None)?)?;
+                Fit { fitted, strategy, alone: Vec::new() }
+            }
             None => self.fit(release, &footprint, participation, budget, pure)?,
         };
-        let problem = self.joint(release, participation, None)?;
-        let strategy = fitted.strategy(&problem)?;
         let plan = Plan::exact(&strategy, footprint, budget, 1.0)?;
         let steps = plan.steps();
         let expected = release.statistics.len() + 1;
@@ -429,6 +447,7 @@ impl<'a> Builder<'a> {
             spent,
             thresholds,
             fitted,
+            alone,
         })
     }
 
@@ -465,20 +484,21 @@ impl<'a> Builder<'a> {
         participation: Participation,
         budget: Budget,
         pure: bool,
-    ) -> dp_mechanisms::Result<Fitted> {
+    ) -> dp_mechanisms::Result<Fit> {
         let plain = self.joint(release, participation, None)?;
+        let mut alone = Vec::new();
         let problem = if plain.statistics().len() == 1 {
             plain
         } else {
             // The error of every statistic counts in units of what it would be alone.
-            let mut weights = Vec::new();
-            for (statistic, importance) in release.statistics.iter().zip(&release.weights) {
-                weights.push(importance / self.alone(statistic.workload()?, participation, pure)?);
+            for statistic in &release.statistics {
+                alone.push(self.alone(statistic.workload()?, participation, pure)?);
             }
+            let weights: Vec<f64> =
+                release.weights.iter().zip(&alone).map(|(importance, alone)| importance / alone).collect();
             self.joint(release, participation, Some(&weights))?
         };
-        let fitted = self.strategy(&problem, footprint, budget, pure)?;
-        let strategy = fitted.strategy(&problem)?;
+        let (fitted, strategy) = self.strategy(&problem, footprint, budget, pure)?;
         let mut row_norms = Vec::new();
         for workload in release.statistics.iter().map(|one| one.workload()).chain([Ok(Workload::count())]) {
             let rows = strategy.reading(&workload?)?.row_norms()?;
@@ -487,7 +507,7 @@ impl<'a> Builder<'a> {
         let error =
             if pure { absolute_error(&problem, strategy.as_ref()) } else { problem.error(strategy.as_ref()) };
         let gap = (error? / planner::lower_bound(&problem)? - 1.0).max(0.0);
-        Ok(Fitted { row_norms, gap: Some(gap.to_bits()), ..fitted })
+        Ok(Fit { fitted: Fitted { row_norms, gap: Some(gap.to_bits()), ..fitted }, strategy, alone })
     }
 
     /// The strategy for a problem, without the rows of its statistics.
@@ -497,7 +517,7 @@ impl<'a> Builder<'a> {
         footprint: &Footprint,
         budget: Budget,
         pure: bool,
-    ) -> dp_mechanisms::Result<Fitted> {
+    ) -> dp_mechanisms::Result<Built> {
         let name = match problem.statistics() {
             [one] => one.workload().to_string(),
             several => {
@@ -511,7 +531,7 @@ impl<'a> Builder<'a> {
             return Ok(fitted.clone());
         }
         let mut refusal = dp_mechanisms::Error::Empty { what: "the list of strategies" };
-        let mut best: Option<(f64, Fitted)> = None;
+        let mut best: Option<(f64, Built)> = None;
         for method in if pure { &PURE_METHODS[..] } else { &METHODS[..] } {
             let tried = method.build(problem).and_then(|strategy| {
                 let shape = Shape::of(strategy.as_ref())?;
@@ -521,7 +541,7 @@ impl<'a> Builder<'a> {
                 let strategy = fitted.strategy(problem)?;
                 Plan::exact(&strategy, footprint.clone(), budget, 1.0)?;
                 let error = if pure { absolute_error(problem, strategy.as_ref())? } else { 0.0 };
-                Ok((error, fitted))
+                Ok((error, (fitted, strategy)))
             });
             match tried {
                 Ok((error, fitted)) => {

@@ -21,7 +21,7 @@ mod shape;
 mod spectral;
 
 use std::borrow::Cow;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use dp_linalg::rational::Rational;
 use dp_linalg::series;
@@ -93,7 +93,12 @@ pub struct ToeplitzStrategy {
     residual: f64,
     /// The spectrum of the inverse, made by the first stream and shared by all.
     kernel: OnceLock<Arc<BlockKernel>>,
+    curves: Curves,
 }
+
+/// The interpolated row norms that were computed already, by workload, shared by all readings of a strategy: each takes dozens of
+/// transforms of the whole horizon, and a plan asks for the same ones several times.
+type Curves = Arc<Mutex<Vec<(Workload, RowNorms)>>>;
 
 impl ToeplitzStrategy {
     /// `C = T`.
@@ -108,7 +113,8 @@ impl ToeplitzStrategy {
     fn new(name: &'static str, workload: &Workload, steps: usize, shape: Shape) -> Result<Self> {
         check_count("steps", steps)?;
         let residual = applied::residual(&shape.core(), name, workload, steps)?;
-        Ok(Self { name, workload: workload.clone(), steps, shape, residual, kernel: OnceLock::new() })
+        let (workload, kernel, curves) = (workload.clone(), OnceLock::new(), Curves::default());
+        Ok(Self { name, workload, steps, shape, residual, kernel, curves })
     }
 
     /// [`Self::new`] with tables.
@@ -256,6 +262,7 @@ impl ToeplitzStrategy {
             shape: Shape::of_coefficients(saved, steps)?,
             residual: saved.number("residual")?,
             kernel: OnceLock::new(),
+            curves: Curves::default(),
         })
     }
 
@@ -323,6 +330,38 @@ impl ToeplitzStrategy {
         }
     }
 
+    fn compute_row_norms(&self) -> Result<RowNorms> {
+        let steps = self.steps;
+        let by_recursion = |core: &Rational, scaling: &Scaling| -> Result<RowNorms> {
+            let mut squared = Vec::with_capacity(steps);
+            let (inverse, Scaling { rows, column_norms }) = (core.inverse()?, scaling);
+            let visit = |norm| squared.push(norm);
+            covariance::for_each_row_norm(&self.workload, &inverse, rows, column_norms, visit);
+            Ok(RowNorms::exact(squared))
+        };
+        let recurs = covariance::has_recurrence(&self.workload);
+        match &self.shape {
+            Shape::Plain(core) => {
+                if let Core::Rational(rational) = core
+                    && steps > CLOSED_FORM_FROM
+                    && let Some(rows) = rows::closed_form(&self.workload, rational, steps)
+                {
+                    return Ok(rows);
+                }
+                rows::unscaled(&self.workload, core.inverse(steps)?)
+            }
+            Shape::Pieces(core, pieces) if covariance::leaps(&self.workload) => {
+                Ok(pieces.row_norms(&self.workload, &core.inverse()?))
+            }
+            Shape::Pieces(core, pieces) if recurs => by_recursion(core, &pieces.tables()),
+            Shape::Pieces(core, pieces) => {
+                rows::scaled(&self.workload, &core.inverse()?.coefficients(steps), &pieces.tables())
+            }
+            Shape::Tables(Core::Rational(core), scaling, _) if recurs => by_recursion(core, scaling),
+            Shape::Tables(core, scaling, _) => rows::scaled(&self.workload, &core.inverse(steps)?, scaling),
+        }
+    }
+
     /// C as a matrix.
     fn strategy_matrix(&self) -> Result<Array2<f64>> {
         let coefficients = self.core().coefficients(self.steps)?;
@@ -357,35 +396,16 @@ impl Strategy for ToeplitzStrategy {
     }
 
     fn row_norms(&self) -> Result<RowNorms> {
-        let steps = self.steps;
-        let by_recursion = |core: &Rational, scaling: &Scaling| -> Result<RowNorms> {
-            let mut squared = Vec::with_capacity(steps);
-            let (inverse, Scaling { rows, column_norms }) = (core.inverse()?, scaling);
-            let visit = |norm| squared.push(norm);
-            covariance::for_each_row_norm(&self.workload, &inverse, rows, column_norms, visit);
-            Ok(RowNorms::exact(squared))
-        };
-        let recurs = covariance::has_recurrence(&self.workload);
-        match &self.shape {
-            Shape::Plain(core) => {
-                if let Core::Rational(rational) = core
-                    && steps > CLOSED_FORM_FROM
-                    && let Some(rows) = rows::closed_form(&self.workload, rational, steps)
-                {
-                    return Ok(rows);
-                }
-                rows::unscaled(&self.workload, core.inverse(steps)?)
-            }
-            Shape::Pieces(core, pieces) if covariance::leaps(&self.workload) => {
-                Ok(pieces.row_norms(&self.workload, &core.inverse()?))
-            }
-            Shape::Pieces(core, pieces) if recurs => by_recursion(core, &pieces.tables()),
-            Shape::Pieces(core, pieces) => {
-                rows::scaled(&self.workload, &core.inverse()?.coefficients(steps), &pieces.tables())
-            }
-            Shape::Tables(Core::Rational(core), scaling, _) if recurs => by_recursion(core, scaling),
-            Shape::Tables(core, scaling, _) => rows::scaled(&self.workload, &core.inverse(steps)?, scaling),
+        let curves = || self.curves.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, known)) = curves().iter().find(|(workload, _)| *workload == self.workload) {
+            return Ok(known.clone());
         }
+        let rows = self.compute_row_norms()?;
+        // What is exact is a table, too long to keep, or a closed form, too quick to.
+        if !rows.is_exact() {
+            curves().push((self.workload.clone(), rows.clone()));
+        }
+        Ok(rows)
     }
 
     fn noise_filter(&self, dimension: usize) -> Result<Box<dyn NoiseFilter>> {

@@ -1,7 +1,8 @@
 //! The squared row norms of the decoder B of a Toeplitz strategy, without the matrix.
 
+use dp_linalg::fft::{self, Kernel, Scratch};
 use dp_linalg::rational::Rational;
-use dp_linalg::{fft, series};
+use dp_linalg::series;
 use ndarray::Array1;
 use rayon::prelude::*;
 
@@ -173,16 +174,27 @@ fn interpolated(workload: &Workload, inverse: &[f64], scaling: &Scaling) -> Resu
     }
     let weights = workload.series(steps)?.unwrap_or_else(|| series::count(steps));
     let nodes = sample_rows(workload, steps);
-    let norms: Vec<f64> = nodes
-        .par_iter()
-        .map(|&row| {
-            // b_{t,i} = (1/d_i) Σ_j A_{t,j} n_j t⁻¹_{j-i}: a correlation over j ≤ t.
-            let weighted: Vec<f64> = (0..=row).map(|j| weights[row - j] * scaling.column_norms[j]).collect();
-            let entries = fft::correlate(&weighted, &inverse[..=row]);
+    // b_{t,i} = (1/d_i) Σ_j A_{t,j} n_j t⁻¹_{j-i}: with j counted back from t, a product of two series. Rows of similar length share
+    // the spectrum of the inverse.
+    let mut norms = Vec::with_capacity(nodes.len());
+    for rows in
+        nodes.chunk_by(|left, right| (left + 1).next_power_of_two() == (right + 1).next_power_of_two())
+    {
+        let length = (rows[0] + 1).next_power_of_two().min(steps);
+        let kernel = Kernel::new(&inverse[..length], length);
+        let norm = |(scratch, weighted, entries): &mut (Scratch, Vec<f64>, Vec<f64>), &row: &usize| {
+            weighted.clear();
+            let ages = weights[..=row].iter().zip(scaling.column_norms[..=row].iter().rev());
+            weighted.extend(ages.map(|(weight, norm)| weight * norm));
+            entries.resize(row + 1, 0.0);
+            kernel.apply_into(weighted, entries, scratch)?;
             let scale = 1.0 / workload.divisor(row);
-            entries.iter().zip(&scaling.rows).map(|(entry, d)| (scale * entry / d).powi(2)).sum()
-        })
-        .collect();
+            let squares = entries.iter().zip(scaling.rows[..=row].iter().rev());
+            Ok(squares.map(|(entry, d)| (scale * entry / d).powi(2)).sum())
+        };
+        let squared: Result<Vec<f64>> = rows.par_iter().map_init(Default::default, norm).collect();
+        norms.extend(squared?);
+    }
     Ok(RowNorms::interpolated(&nodes, &norms, &window_kinks(workload, steps), steps))
 }
 
