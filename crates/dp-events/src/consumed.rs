@@ -16,6 +16,7 @@ use zeroize::Zeroize;
 use crate::error::{Error, Result};
 use crate::people::{HashKey, take};
 use crate::rows::Row;
+use crate::state::SecretBytes;
 
 /// Rows at the beginning of a file that are remembered one by one.
 const FIRST: usize = 64;
@@ -302,8 +303,8 @@ impl Consumed {
     }
 
     /// All of it as bytes, for the sealed state.
-    pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
-        let count = |bytes: &mut Vec<u8>, number: u64| bytes.extend_from_slice(&number.to_le_bytes());
+    pub(crate) fn encode(&self, bytes: &mut SecretBytes) {
+        let count = |bytes: &mut SecretBytes, number: u64| bytes.extend_from_slice(&number.to_le_bytes());
         count(bytes, self.files.len() as u64);
         for (name, record) in &self.files {
             count(bytes, name.len() as u64);
@@ -455,9 +456,9 @@ mod tests {
         })?;
         let mut after = consumed.clone();
         after.end("rows.csv", reading.finish(0)?);
-        let mut bytes = Vec::new();
+        let mut bytes = SecretBytes::default();
         after.encode(&mut bytes);
-        *consumed = Consumed::decode(&mut bytes.as_slice()).unwrap();
+        *consumed = Consumed::decode(&mut bytes.finish().as_slice()).unwrap();
         assert_eq!(*consumed, after);
         Ok(new)
     }

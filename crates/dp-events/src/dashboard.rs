@@ -18,7 +18,7 @@ use crate::publish;
 use crate::releases::{Archive, Releases};
 use crate::rows::{self, InputFile, Source, Table};
 use crate::spec::{BadRows, Spec};
-use crate::state::{self, Contents, Folder, Header, Randomness};
+use crate::state::{self, Contents, Folder, Header, Randomness, SecretBytes};
 
 /// A dashboard: its description, and the plan that follows from it.
 pub struct Dashboard {
@@ -611,11 +611,11 @@ impl Dashboard {
 
 impl Running {
     fn contents(&self) -> Contents {
-        let mut rest = Zeroizing::new(Vec::new());
+        let mut rest = SecretBytes::default();
         self.releases.save(&mut rest);
         self.archive.save(&mut rest);
         self.intake.encode(&mut rest);
         self.consumed.encode(&mut rest);
-        Contents { header: self.header.clone(), rest }
+        Contents { header: self.header.clone(), rest: rest.finish() }
     }
 }

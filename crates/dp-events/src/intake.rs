@@ -15,6 +15,7 @@ use crate::error::{Error, Mistake, Result};
 use crate::people::{HashKey, People, Pseudonym, take};
 use crate::rows::Row;
 use crate::spec::{BadRows, Late, Spec};
+use crate::state::SecretBytes;
 
 /// Why a row cannot be used at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -185,7 +186,7 @@ impl OpenSteps {
     }
 
     /// All of it as bytes, for the sealed state.
-    pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, bytes: &mut SecretBytes) {
         bytes.extend_from_slice(&(self.open as u64).to_le_bytes());
         bytes.extend_from_slice(&(self.cells.len() as u64).to_le_bytes());
         for cells in &self.cells {
@@ -369,7 +370,7 @@ impl Intake {
     }
 
     /// All of it as bytes, for the sealed state.
-    pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, bytes: &mut SecretBytes) {
         bytes.extend_from_slice(self.key().expose());
         bytes.extend_from_slice(&(self.first as u64).to_le_bytes());
         self.people.encode(bytes);

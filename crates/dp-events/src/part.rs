@@ -17,7 +17,7 @@ use crate::intake::OpenSteps;
 use crate::people::{People, take};
 use crate::releases::Releases;
 use crate::spec::Spec;
-use crate::state::{Randomness, make_folder};
+use crate::state::{Randomness, SecretBytes, make_folder};
 
 /// What stands in front of the sealed part.
 const DESCRIPTION: &str = "description=2\nholds=a part of a dashboard\n";
@@ -33,7 +33,7 @@ pub struct Part {
 }
 
 impl Part {
-    fn encode(&self, bytes: &mut Vec<u8>) {
+    fn encode(&self, bytes: &mut SecretBytes) {
         self.releases.save(bytes);
         self.steps.encode(bytes);
         self.people.encode(bytes);
@@ -109,8 +109,9 @@ impl PartFolder {
     /// # Errors
     /// A file system that refuses.
     pub fn stage(&mut self, part: &Part, number: u64) -> Result<()> {
-        let mut after = Zeroizing::new(Vec::new());
+        let mut after = SecretBytes::default();
         part.encode(&mut after);
+        let after = after.finish();
         let size = 64 + self.before.len() + after.len();
         // The exact capacity, with room for padding: a vector that grows would leave copies of the secret behind.
         let mut plain = Zeroizing::new(Vec::with_capacity(size + after.len() / 4));

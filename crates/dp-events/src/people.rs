@@ -13,6 +13,7 @@ use zeroize::Zeroizing;
 use crate::encoding::Encoding;
 use crate::intake::Event;
 use crate::spec::{Limits, Protects};
+use crate::state::SecretBytes;
 
 /// A person, by the keyed hash of the identifier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -213,7 +214,7 @@ impl People {
     }
 
     /// All of it as bytes, in an order that says nothing about the order of rows.
-    pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, bytes: &mut SecretBytes) {
         let mut people: Vec<(&Pseudonym, &Person)> = self.table.iter().collect();
         people.sort_unstable_by_key(|(pseudonym, _)| pseudonym.0);
         bytes.extend_from_slice(&(people.len() as u64).to_le_bytes());
@@ -312,9 +313,9 @@ mod tests {
                 step += digit / 2;
                 assert_eq!(kept.admit(person, step + digit % 2), saved.admit(person, step + digit % 2));
                 saved.close(step, true);
-                let mut bytes = Vec::new();
+                let mut bytes = SecretBytes::default();
                 saved.encode(&mut bytes);
-                saved = People::decode(limits, &mut bytes.as_slice()).unwrap();
+                saved = People::decode(limits, &mut bytes.finish().as_slice()).unwrap();
             }
         }
     }

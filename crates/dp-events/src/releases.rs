@@ -18,7 +18,7 @@ use crate::encoding::{Cells, ReleaseCells, Share};
 use crate::error::{Error, Result};
 use crate::people::take;
 use crate::plan::Planned;
-use crate::state::Randomness;
+use crate::state::{Randomness, SecretBytes};
 use crate::statistics::{Number, Statistics};
 
 /// A key with the step, counted from 0 within these releases, from which on it is published.
@@ -203,7 +203,7 @@ impl Releases {
     }
 
     /// All of it as bytes, for a sealed state: a secret.
-    pub(crate) fn save(&self, bytes: &mut Vec<u8>) {
+    pub(crate) fn save(&self, bytes: &mut SecretBytes) {
         put(bytes, self.step);
         for live in &self.live {
             match live {
@@ -346,7 +346,7 @@ impl Archive {
     }
 
     /// All of it as bytes.
-    pub(crate) fn save(&self, bytes: &mut Vec<u8>) {
+    pub(crate) fn save(&self, bytes: &mut SecretBytes) {
         put(bytes, self.step);
         for release in &self.releases {
             put(bytes, release.found.len());
@@ -516,11 +516,11 @@ impl Found {
     }
 }
 
-fn put(bytes: &mut Vec<u8>, number: usize) {
+fn put(bytes: &mut SecretBytes, number: usize) {
     bytes.extend_from_slice(&(number as u64).to_le_bytes());
 }
 
-fn put_bytes(bytes: &mut Vec<u8>, more: &[u8]) {
+fn put_bytes(bytes: &mut SecretBytes, more: &[u8]) {
     put(bytes, more.len());
     bytes.extend_from_slice(more);
 }
@@ -536,7 +536,7 @@ fn get_bytes<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(first)
 }
 
-pub(crate) fn put_numbers(bytes: &mut Vec<u8>, numbers: &[Number]) {
+pub(crate) fn put_numbers(bytes: &mut SecretBytes, numbers: &[Number]) {
     put(bytes, numbers.len());
     for number in numbers {
         for value in [number.value, number.standard_deviation, number.low, number.high] {

@@ -76,6 +76,31 @@ pub(crate) struct Contents {
     pub(crate) rest: Zeroizing<Vec<u8>>,
 }
 
+/// Bytes of a state while they are written. They grow into new memory and wipe the old: a vector would leave copies of the secret
+/// behind, and how much there is to write is known only once it is written.
+#[derive(Default)]
+pub(crate) struct SecretBytes(Zeroizing<Vec<u8>>);
+
+impl SecretBytes {
+    pub(crate) fn extend_from_slice(&mut self, more: &[u8]) {
+        let needed = self.0.len() + more.len();
+        if needed > self.0.capacity() {
+            let mut larger = Zeroizing::new(Vec::with_capacity(needed.max(2 * self.0.capacity()).max(1024)));
+            larger.extend_from_slice(&self.0);
+            self.0 = larger;
+        }
+        self.0.extend_from_slice(more);
+    }
+
+    pub(crate) fn push(&mut self, byte: u8) {
+        self.extend_from_slice(&[byte]);
+    }
+
+    pub(crate) fn finish(self) -> Zeroizing<Vec<u8>> {
+        self.0
+    }
+}
+
 /// The folder of a state, locked against every other run while this value lives.
 pub(crate) struct Folder {
     path: PathBuf,
