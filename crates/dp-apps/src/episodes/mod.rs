@@ -4,29 +4,12 @@
 //! minimal if no shorter interval inside it contains e. Minimal occurrences are counted at their ends.
 //!
 //! # How far one letter moves the counts
-//! Let y be the stream without the letter of step p, and x the stream with the letter a there. Let `A_j` be the latest
-//! start of `e_1 … e_j` before p and `B_j` the earliest end of `e_{j+1} … e_m` after p (with `A_0` after p, `B_m` before p, and
-//! infinities where there is none). Both are non-increasing in j. An occurrence in y that spans p is `[A_j, B_j]` or
-//! contains one of these; x has in addition `D_j = [A_{j-1}, B_j]` for the j with `e_j = a` (starting, ending at p if j = 1, m).
-//! `D_j` lies inside `[A_{j-1}, B_{j-1}]` and inside `[A_j, B_j]`, so it is new only if *both* A and B fall at j: call such a j
-//! a drop. New ones are then minimal: an interval inside `D_j` would need an index ≤ j-1 for its start and ≥ j for its end.
-//!
-//! *Ends that appear with a.* `D_j` ends at `B_j`. If `[A_j, B_j]` is a minimal occurrence in y, that end is no news. So j is
-//! the last step with a finite `A_{j-1}`, or j = m, or A stays the same from j to the next index at which B falls: j+1 is not
-//! a drop, nor is any index before the next fall of B. Call j an **a-gain**; then j+1 is not a drop.
-//!
-//! *Ends that disappear with a.* Suppose `[A_k, B_k]` is minimal in y, with k the first index of its `B_k`, and `D_j` lies inside
-//! it with an earlier end. Then `A_{j-1} = A_k`, and minimality says that A falls where B next does: j is the first index after k
-//! at which B falls, `e_j = a`, and `j ≥ 2`. The end stays after all if k itself is a drop with `e_k = a`, because `D_k` ends at
-//! `B_k`. Call j an **a-loss**; if j-1 is an a-drop, then j is not an a-loss (B falls at j-1, so k = j-1).
-//!
-//! Replace a by b at p. Ends that appear are a-losses or b-gains, ends that disappear (seen from the stream with a) are
-//! a-gains or b-losses. Both live on the drops of one and the same y. So the ends of one sign correspond to
-//! different indices of e — gains where e has one letter, losses where it has the other, from the second place on — such that
-//! nothing follows a gain directly and no loss directly follows a loss. `most_changes` finds the largest such set:
-//! 1, 1, 2, 3, 3, 4 at most for m = 1 … 6, instead of m. With k changes of one sign in a coordinate its squared size is at most
-//! that of k distinct steps, and the inner products between the signs, which enter with a minus, are dropped (columns with
-//! non-negative inner products). ∎
+//! Of one sign, an episode of m letters changes at most ⌈m/2⌉ times when a letter of the stream is replaced, and for most episodes less
+//! often. The proof stands in the submodule `ends`; up to six letters the number is found by trying every stream, in a finite number of classes. With k
+//! changes of one sign in a coordinate its squared size is at most that of k distinct steps, and the inner products between the signs,
+//! which enter with a minus, are dropped (columns with non-negative inner products).
+
+mod ends;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -36,6 +19,8 @@ use dp_mechanisms::{Footprint, Participation, Relation};
 use crate::counts::{Encoding, digest, unit_terms};
 use crate::error::{Error, Result};
 use crate::substrings::Alphabet;
+
+use ends::{Admissible, Letter, TABLE_LIMIT, Table, most_admissible};
 
 /// The encoding that counts minimal occurrences at their ends. An event is a letter, or `None` for a step without one.
 ///
@@ -198,25 +183,48 @@ impl Episodes {
 
     /// How many coordinates change at most k times in one direction, as a list of (k, number): the sum over all words.
     fn changes_of_all(&self, alphabet: &Alphabet, longest: usize) -> HashMap<usize, f64> {
-        let others = alphabet.size().saturating_sub(2) as f64;
-        let second = if alphabet.size() > 1 { 1.0 } else { 0.0 };
-        let weights = [(Letter::Before, 1.0), (Letter::After, second), (Letter::Other, others)];
+        let size = alphabet.size();
         let mut numbers = HashMap::new();
-        for roles in Roles::of_signs(self.relation) {
+        // Words that differ in the names of other letters only are one: `number` of them, with letters up to `letters`.
+        let mut words = vec![(Vec::new(), 2, 1.0)];
+        for _ in 0..longest.min(TABLE_LIMIT) {
+            let mut longer: Vec<(Vec<u32>, usize, f64)> = Vec::new();
+            for (word, letters, number) in &words {
+                for letter in 0..(letters + 1).min(size) {
+                    let (letters, choices) = if letter == *letters {
+                        (letters + 1, (size - letters) as f64)
+                    } else {
+                        (*letters, 1.0)
+                    };
+                    longer.push(([word.as_slice(), &[letter as u32]].concat(), letters, number * choices));
+                }
+            }
+            words = longer;
+            for (word, _, number) in &words {
+                let table = Table::new(word);
+                for (with, without) in self.signs(BEFORE, AFTER) {
+                    *numbers.entry(table.most(with, without)).or_default() += number;
+                }
+            }
+        }
+        let others = size.saturating_sub(2) as f64;
+        let second = if size > 1 { 1.0 } else { 0.0 };
+        for (with, without) in self.signs(BEFORE, AFTER) {
             // Words that lead to the same search state need not be told apart.
-            let mut states = HashMap::from([(Search::default(), 1.0)]);
+            let mut states = HashMap::from([(Admissible::EMPTY, 1.0)]);
             for place in 0..longest {
-                let mut next: HashMap<Search, f64> = HashMap::new();
+                let mut next: HashMap<Admissible, f64> = HashMap::new();
                 for (search, number) in &states {
-                    for (letter, weight) in weights {
+                    for (letter, weight) in [(BEFORE, 1.0), (AFTER, second), (None, others)] {
+                        let is = |role: Letter| role.is_some() && role == letter;
                         if weight > 0.0 {
-                            *next.entry(search.extended(roles, letter, place)).or_default() +=
+                            *next.entry(search.extended(is(with), is(without), place)).or_default() +=
                                 number * weight;
                         }
                     }
                 }
                 states = next;
-                for (search, number) in &states {
+                for (search, number) in states.iter().filter(|_| place >= TABLE_LIMIT) {
                     *numbers.entry(search.most()).or_default() += number;
                 }
             }
@@ -227,23 +235,39 @@ impl Episodes {
     /// The same for a list: the worst pair of letters, place by place of the sorted numbers of changes, which bounds the
     /// sum for every pair and every strategy.
     fn changes_of_list(&self) -> HashMap<usize, f64> {
+        let mut tables: HashMap<Vec<u32>, Table> = HashMap::new();
+        let mut episodes: Vec<(Vec<char>, Vec<u32>)> = Vec::new();
+        for label in &self.labels {
+            let mut letters: Vec<char> = Vec::new();
+            let mut word = Vec::new();
+            for letter in label.chars() {
+                let place = letters.iter().position(|known| *known == letter).unwrap_or_else(|| {
+                    letters.push(letter);
+                    letters.len() - 1
+                });
+                word.push(place as u32);
+            }
+            if word.len() <= TABLE_LIMIT {
+                tables.entry(word.clone()).or_insert_with(|| Table::new(&word));
+            }
+            episodes.push((letters, word));
+        }
         // `None` is any letter that occurs in no episode.
         let letters: Vec<Option<char>> = self.by_letter.keys().copied().map(Some).chain([None]).collect();
         let mut worst: Vec<usize> = Vec::new();
         for before in &letters {
             for after in letters.iter().filter(|after| *after != before) {
                 let mut changes: Vec<usize> = Vec::new();
-                for roles in Roles::of_signs(self.relation) {
-                    changes.extend(self.labels.iter().map(|label| {
-                        most_changes(
-                            roles,
-                            label.chars().map(|letter| match Some(letter) {
-                                letter if letter == *before => Letter::Before,
-                                letter if letter == *after => Letter::After,
-                                _ => Letter::Other,
-                            }),
-                        )
-                    }));
+                for (letters, word) in &episodes {
+                    let role = |letter: Option<char>| {
+                        letters.iter().position(|known| Some(*known) == letter).map(|place| place as u32)
+                    };
+                    for (with, without) in self.signs(role(*before), role(*after)) {
+                        changes.push(tables.get(word).map_or_else(
+                            || most_admissible(word, with, without),
+                            |table| table.most(with, without),
+                        ));
+                    }
                 }
                 changes.sort_unstable_by(|left, right| right.cmp(left));
                 worst.resize(changes.len(), 0);
@@ -258,74 +282,17 @@ impl Episodes {
         }
         numbers
     }
-}
 
-/// What a letter of an episode is to a change of the stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Letter {
-    /// The letter that was there.
-    Before,
-    /// The letter that replaces it.
-    After,
-    /// Neither.
-    Other,
-}
-
-/// Which letters make changes of one sign: by gains and by losses.
-#[derive(Debug, Clone, Copy)]
-struct Roles {
-    gain: Option<Letter>,
-    loss: Option<Letter>,
-}
-
-impl Roles {
-    /// The two signs: ends that only the stream with the first letter has, and ends that only the other has.
-    fn of_signs(relation: Relation) -> [Self; 2] {
-        match relation {
-            Relation::ZeroOut => [
-                Self { gain: Some(Letter::Before), loss: None },
-                Self { gain: None, loss: Some(Letter::Before) },
-            ],
-            Relation::Replace => [
-                Self { gain: Some(Letter::Before), loss: Some(Letter::After) },
-                Self { gain: Some(Letter::After), loss: Some(Letter::Before) },
-            ],
-        }
+    /// The two signs of a change: ends that the stream has with a letter and lacks with another, and the other way round.
+    fn signs(&self, before: Letter, after: Letter) -> [(Letter, Letter); 2] {
+        let after = if self.relation == Relation::Replace { after } else { None };
+        [(before, after), (after, before)]
     }
 }
 
-/// The largest admissible set of indices in a prefix, by what its last place holds; `None` where that is impossible.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-struct Search {
-    free: usize,
-    gain: Option<usize>,
-    loss: Option<usize>,
-}
-
-impl Search {
-    /// Nothing follows a gain; a gain, but no loss, may follow a loss; the first place holds no loss.
-    fn extended(self, roles: Roles, letter: Letter, place: usize) -> Self {
-        let gains = roles.gain == Some(letter);
-        let losses = roles.loss == Some(letter) && place > 0;
-        Self {
-            free: self.most(),
-            gain: gains.then(|| self.free.max(self.loss.unwrap_or(0)) + 1),
-            loss: losses.then_some(self.free + 1),
-        }
-    }
-
-    fn most(self) -> usize {
-        self.free.max(self.gain.unwrap_or(0)).max(self.loss.unwrap_or(0))
-    }
-}
-
-/// The most ends of one sign that one letter can change for an episode; see [the module](self).
-fn most_changes(roles: Roles, letters: impl Iterator<Item = Letter>) -> usize {
-    letters
-        .enumerate()
-        .fold(Search::default(), |search, (place, letter)| search.extended(roles, letter, place))
-        .most()
-}
+/// In the sum over all words, the letter that was there and the letter that replaces it.
+const BEFORE: Letter = Some(0);
+const AFTER: Letter = Some(1);
 
 impl Encoding for Episodes {
     type Event = Option<char>;
@@ -454,35 +421,6 @@ mod tests {
             assert_eq!(all.coordinate(label), Some(index as u64));
         }
         assert_eq!((all.coordinate("abab"), all.label(14)), (None, None));
-    }
-
-    /// The search over sets of indices against every set, for every word of three kinds of letters.
-    #[test]
-    fn the_largest_admissible_set_is_found() {
-        let kinds = [Letter::Before, Letter::After, Letter::Other];
-        for length in 1..=6 {
-            let mut most = 0;
-            for code in 0..3_usize.pow(length) {
-                let word: Vec<Letter> =
-                    (0..length).map(|place| kinds[code / 3_usize.pow(place) % 3]).collect();
-                let [roles, _] = Roles::of_signs(Relation::Replace);
-                let admissible = |set: usize| {
-                    let chosen = |place: usize| place < word.len() && set >> place & 1 == 1;
-                    (0..word.len()).filter(|place| chosen(*place)).all(|place| match word[place] {
-                        Letter::Before => !chosen(place + 1),
-                        Letter::After => {
-                            place > 0 && !(chosen(place + 1) && word[place + 1] == Letter::After)
-                        }
-                        Letter::Other => false,
-                    })
-                };
-                let sets = (0..1_usize << length).filter(|set| admissible(*set));
-                let largest = sets.map(usize::count_ones).max().unwrap_or(0) as usize;
-                assert_eq!(most_changes(roles, word.iter().copied()), largest, "{word:?}");
-                most = most.max(largest);
-            }
-            assert_eq!(most, [1, 1, 2, 3, 3, 4][length as usize - 1]);
-        }
     }
 
     #[test]
