@@ -9,14 +9,14 @@ pub(crate) fn main() -> Result<()> {
     let (people, epsilon, highest) = (40_000_u64, 4.0, 200_000.0);
     let number = intervals(epsilon, people as usize)?.min(64);
     let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), number)?)?;
-    let protocol = Protocol::new(&strategy, Budget::approximate(epsilon, 1e-6)?)?;
+    let protocol = Protocol::best(&strategy, Budget::approximate(epsilon, 1e-6)?)?;
     let mut server = Server::new(&protocol);
     let mut salaries = Vec::new();
     for person in 0..people {
         let rank = (person as f64 + 0.5) / people as f64;
         let salary = 30_000.0 + 60_000.0 * rank + 60_000.0 * rank.powi(6);
         salaries.push(salary);
-        let client = Client::new(&protocol, Seed::reproducible(person))?;
+        let client = Client::new(&protocol, Seed::reproducible(person));
         server.receive(&client.value(salary / highest)?)?;
     }
     for level in [0.25, 0.5, 0.75] {

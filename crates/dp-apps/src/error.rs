@@ -71,6 +71,9 @@ pub enum Error {
         /// The length of the message.
         actual: usize,
     },
+    /// A message of another protocol.
+    #[error("a message is of another kind than the protocol's, or answers a question that it does not ask")]
+    OtherMessage,
     /// Too few or too many vertices.
     #[error("{vertices} vertices; expected {range}")]
     Vertices {

@@ -2,7 +2,8 @@
 //! noise.
 
 use dp_mechanisms::budget::Kind;
-use dp_mechanisms::{Arithmetic, Horizon, Participation, Plan, Relation};
+use dp_mechanisms::noise::response::RandomizedResponse;
+use dp_mechanisms::{Arithmetic, Budget, Horizon, Participation, Plan, Relation};
 
 use crate::output;
 
@@ -46,21 +47,8 @@ impl Guarantee<'_> {
             format!("not protected: {}", self.not_protected()),
             format!("noise: {}", self.noise()),
         ];
-        lines.extend(self.meaning().map(|words| format!("meaning: {words}")));
+        lines.extend(meaning(self.plan.budget()));
         lines
-    }
-
-    /// What the budget means for whoever is protected, where it is an ε.
-    fn meaning(&self) -> Option<String> {
-        let (epsilon, delta) = match self.plan.budget().kind() {
-            Kind::Approximate { epsilon, delta } => (epsilon, delta),
-            Kind::Pure { epsilon } => (epsilon, 0.0),
-            _ => return None,
-        };
-        Some(format!(
-            "the releases would look almost the same without what is protected. {}",
-            dp_events::guarantee::meaning(epsilon, delta)
-        ))
     }
 
     fn protected(&self) -> String {
@@ -82,16 +70,14 @@ impl Guarantee<'_> {
             }
             (Unit::Update, _) => "one update".to_owned(),
             (Unit::Edge, _) => "one edge, with all rows that insert it".to_owned(),
-            (Unit::Client, _) => "each client's value, from everybody else".to_owned(),
+            (Unit::Client, _) => CLIENT.to_owned(),
         };
         let change = match (self.unit, self.plan.footprint().relation()) {
             (Unit::Row, Relation::ZeroOut) => "what it says, if it might as well have been blank (zero-out)",
             (Unit::Part, Relation::ZeroOut) => "that he or she is there at all (zero-out)",
             (Unit::Part, Relation::Replace) => "what he or she adds to it (replace)",
             (Unit::Update | Unit::Edge, Relation::ZeroOut) => "that it is there at all (zero-out)",
-            (Unit::Client, _) | (_, Relation::Replace) => {
-                "what it says, if it might as well have said anything else at the same step (replace)"
-            }
+            (Unit::Client, _) | (_, Relation::Replace) => CLIENT_CHANGE,
         };
         format!("{one}: {change}")
     }
@@ -118,9 +104,7 @@ impl Guarantee<'_> {
                 "that there is one more or one fewer, the options of this command, and whatever else is published about \
                  the same people"
             }
-            (Unit::Client, _) => {
-                "who takes part, the options of this command, and whatever else is published about the same people"
-            }
+            (Unit::Client, _) => CLIENT_NOT,
         }
     }
 
@@ -149,9 +133,45 @@ impl Guarantee<'_> {
     }
 }
 
+/// What a budget means for whoever is protected, where it is an ε.
+fn meaning(budget: &Budget) -> Option<String> {
+    let (epsilon, delta) = match budget.kind() {
+        Kind::Approximate { epsilon, delta } => (epsilon, delta),
+        Kind::Pure { epsilon } => (epsilon, 0.0),
+        _ => return None,
+    };
+    Some(format!(
+        "meaning: the releases would look almost the same without what is protected. {}",
+        dp_events::guarantee::meaning(epsilon, delta)
+    ))
+}
+
+const CLIENT: &str = "each client's value, from everybody else";
+const CLIENT_CHANGE: &str =
+    "what it says, if it might as well have said anything else at the same step (replace)";
+const CLIENT_NOT: &str =
+    "who takes part, the options of this command, and whatever else is published about the same people";
+
+/// Prints what is promised to clients who answer one question each.
+pub(crate) fn print_answers(budget: &str, intervals: usize, response: &RandomizedResponse) {
+    let wrong = 1.0 / (1.0 + response.epsilon().exp());
+    let lines = [
+        format!("guarantee: all releases together satisfy {budget}"),
+        format!("protected: {CLIENT}: {CLIENT_CHANGE}"),
+        format!("not protected: {CLIENT_NOT}"),
+        format!(
+            "noise: answers about {intervals} intervals, one sign of each client, wrong with probability {wrong:.6}, which is \
+             ε = {:.6} without a δ; exact: drawn in integers, so that every bit of an answer is covered",
+            response.epsilon()
+        ),
+    ];
+    lines.iter().for_each(|line| output::note(line));
+    meaning(&response.budget()).iter().for_each(|line| output::note(line));
+}
+
 #[cfg(test)]
 mod tests {
-    use dp_mechanisms::{Budget, Footprint, Method, Problem, Workload};
+    use dp_mechanisms::{Footprint, Method, Problem, Workload};
 
     use super::*;
 

@@ -392,6 +392,11 @@ fn plots_and_json_are_written() {
     assert!((median - 3.0).abs() <= 0.1 + 1e-9, "{median}");
     assert!(Path::new(&plot).exists());
     assert!(succeed(&local).contains("excess risk"));
+    // A pure ε is enough for answers, and for nothing else.
+    let pure = ["local", "--input", &input, "--column", "v", "--bounds", "0:10", "--epsilon", "1"];
+    assert!(succeed(&pure).contains("excess risk"));
+    fail(&[&pure[..], &["--strategy", "sqrt"]].concat(), 2, "--strategy answers");
+    fail(&[&pure[..], &["--strategy", "answers", "--idealized"]].concat(), 2, "--idealized is for vectors");
 }
 
 #[test]

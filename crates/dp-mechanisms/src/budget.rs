@@ -127,6 +127,24 @@ impl Budget {
         (self.mu * self.mu / 2.0).next_up()
     }
 
+    /// An ε such that everything that is ε-differentially private, with δ = 0, is within this budget, rounded down: the ε that was stated;
+    /// `sqrt(2ρ)` for ρ-zCDP (Bun and Steinke 2016); `ln(Φ(μ/2)/Φ(-μ/2))` for μ-GDP.
+    ///
+    /// # Privacy
+    /// The last: the trade-off curve of ε consists of the segments from (0, 1) over (a, a) to (1, 0) with `a = 1/(1 + e^ε)`. That of μ
+    /// is convex, has the same two ends, and meets the diagonal at `Φ(-μ/2) = a`: it lies below the segments.
+    pub fn pure_epsilon(&self) -> f64 {
+        match self.kind {
+            Kind::Approximate { epsilon, .. } | Kind::Pure { epsilon } => epsilon,
+            Kind::ZeroConcentrated { .. } => self.mu,
+            Kind::Gaussian { mu } => {
+                let tail = |x: f64| 0.5 * libm::erfc(x / std::f64::consts::SQRT_2);
+                // The two tails are accurate to a few ulps, their quotient is at least 1.
+                ((tail(-mu / 2.0) / tail(mu / 2.0)).ln() - 1e-14).max(0.0) * (1.0 - 1e-13)
+            }
+        }
+    }
+
     /// A share of this budget for one of several releases over the same data: μ² is additive, so a release
     /// that gets the fraction `share` of μ² may use `μ·sqrt(share)`; a pure ε is additive itself. Shares that sum to at most 1 compose to
     /// this budget, also adaptively.
@@ -313,6 +331,26 @@ pub fn upper_quantile(probability: f64) -> f64 {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// What is ε-differentially private has `δ(ε') ≤ (e^ε - e^ε')/(1 + e^ε)`, which randomized response attains: below that of μ everywhere, and
+    /// equal to it at ε' = 0, so that no larger ε would do.
+    #[test]
+    fn a_pure_epsilon_is_within_the_gaussian_budget_it_stands_for() {
+        for mu in [0.01, 0.3, 1.0, 4.0] {
+            let epsilon = Budget::gaussian(mu).unwrap().pure_epsilon();
+            let pure = |other: f64| (epsilon.exp() - other.exp()) / (1.0 + epsilon.exp());
+            for other in (1..100).map(|step| epsilon * f64::from(step) / 100.0) {
+                assert!(
+                    pure(other) <= delta_from_gdp(other, mu).unwrap() * (1.0 + 1e-9),
+                    "μ = {mu} at {other}"
+                );
+            }
+            let tail = 0.5 * libm::erfc(mu / 2.0 / std::f64::consts::SQRT_2);
+            assert!((pure(0.0) / (1.0 - 2.0 * tail) - 1.0).abs() < 1e-9);
+        }
+        assert_eq!(Budget::approximate(0.7, 1e-6).unwrap().pure_epsilon(), 0.7);
+        assert!(Budget::zero_concentrated(0.5).unwrap().pure_epsilon() <= 1.0);
+    }
 
     #[test]
     fn calibration_agrees_with_independent_values() {

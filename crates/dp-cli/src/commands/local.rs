@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::arguments::{self, NoiseArguments, Usage};
 use crate::files::Files;
-use crate::guarantee::{Guarantee, Unit};
+use crate::guarantee::{self, Guarantee, Unit};
 use crate::output::{self, Table};
 use crate::plot::{self, Curve, Panel};
 use crate::records::{self, Records, RowArguments};
@@ -37,8 +37,9 @@ pub(crate) struct Local {
     /// The number of intervals [default: ε times the root of the number of clients]
     #[arg(long, value_parser = arguments::steps)]
     intervals: Option<usize>,
-    /// A name that `dp plan` lists
-    #[arg(long, default_value = "sqrt")]
+    /// What clients send: `answers`, one sign each that is ε-differentially private without a δ; a strategy that `dp plan` lists, for vectors
+    /// with its noise; or `auto`, which is `answers` or `sqrt`, whichever has the smaller mean squared deviation
+    #[arg(long, default_value = "auto")]
     strategy: String,
     /// Draw the estimated distribution with its 95 % band
     #[arg(long, value_name = "FILE.svg")]
@@ -76,7 +77,7 @@ impl Local {
         if !(low < high && (high - low).is_finite()) {
             return Err(Usage::error("the bounds must be two finite numbers LO:HI with LO below HI"));
         }
-        let budget = self.noise.budget.required()?;
+        let budget = self.noise.budget.exact()?;
         let seed = self.noise.reproducible_seed();
         let mut files = Files::default();
         files.reads("--input", &self.input);
@@ -90,28 +91,15 @@ impl Local {
             Some(number) => number,
             None => intervals(unit(&budget), values.len()).map_err(Usage::error)?,
         };
-        let strategy =
-            arguments::strategy(&self.strategy, &Workload::count(), number, Participation::Single)?;
-        let protocol = if self.idealized {
-            Protocol::idealized(&strategy, budget)
-        } else {
-            Protocol::new(&strategy, budget)
-        };
-        let protocol = protocol.map_err(Usage::error)?;
-        let guarantee = Guarantee {
-            unit: Unit::Client,
-            participation: Participation::Single,
-            budget: self.noise.budget.words(),
-            plan: protocol.plan(),
-        };
-        guarantee.print();
+        let protocol = self.protocol(number, budget)?;
+        self.guarantee(&protocol);
         let mut server = Server::new(&protocol);
         for (index, value) in values.iter().enumerate() {
             let seed = match seed {
                 Some(seed) => Seed::reproducible(seed.wrapping_mul(1 << 32).wrapping_add(index as u64)),
                 None => Seed::from_system()?,
             };
-            let client = Client::new(&protocol, seed)?;
+            let client = Client::new(&protocol, seed);
             // A blank client lies to the right of everything: all its numbers are noise.
             let message = match value {
                 Some(value) => client.value((value.clamp(low, high) - low) / (high - low))?,
@@ -155,6 +143,39 @@ impl Local {
         table.print()
     }
 
+    fn protocol(&self, intervals: usize, budget: Budget) -> Result<Protocol> {
+        let strategy =
+            |name: &str| arguments::strategy(name, &Workload::count(), intervals, Participation::Single);
+        let pure = matches!(budget.kind(), Kind::Pure { .. });
+        let protocol = match (self.strategy.as_str(), self.idealized) {
+            ("answers", false) => Protocol::answers(intervals, budget),
+            ("answers", true) => {
+                return Err(Usage::error("answers are drawn in integers: --idealized is for vectors only"));
+            }
+            ("auto", false) => Protocol::best(&strategy("sqrt")?, budget),
+            _ if pure => {
+                return Err(Usage::error(
+                    "--epsilon needs --delta for vectors: with pure ε clients send answers (--strategy answers)",
+                ));
+            }
+            ("auto", true) => Protocol::idealized(&strategy("sqrt")?, budget),
+            (name, false) => Protocol::new(&strategy(name)?, budget),
+            (name, true) => Protocol::idealized(&strategy(name)?, budget),
+        };
+        protocol.map_err(Usage::error)
+    }
+
+    fn guarantee(&self, protocol: &Protocol) {
+        let budget = self.noise.budget.words();
+        if let Some(plan) = protocol.plan() {
+            let participation = Participation::Single;
+            return Guarantee { unit: Unit::Client, participation, budget, plan }.print();
+        }
+        if let Some(response) = protocol.response() {
+            guarantee::print_answers(&budget, protocol.intervals(), response);
+        }
+    }
+
     /// The value of each client, moved into the bounds; none for a row that counts as blank.
     fn values(&self, mut records: Records) -> Result<Vec<Option<f64>>> {
         let mut values = Vec::new();
@@ -174,7 +195,7 @@ impl Local {
 /// The ε of a budget, or the like of it in another form.
 fn unit(budget: &Budget) -> f64 {
     match budget.kind() {
-        Kind::Approximate { epsilon, .. } => epsilon,
+        Kind::Approximate { epsilon, .. } | Kind::Pure { epsilon } => epsilon,
         _ => budget.mu(),
     }
 }

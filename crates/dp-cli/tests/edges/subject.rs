@@ -28,7 +28,7 @@ pub(crate) fn lists(directory: &Path) {
     fs::write(directory.join("words.txt"), "ab\nc\n").unwrap();
 }
 
-pub(crate) const SUBJECTS: [Subject; 12] = [
+pub(crate) const SUBJECTS: [Subject; 13] = [
     Subject {
         name: "release",
         words: &[
@@ -273,6 +273,14 @@ pub(crate) const SUBJECTS: [Subject; 12] = [
     Subject {
         name: "local",
         words: &["local", "--column", "x", "--bounds", "0:10"],
+        with: "x\n1\n2\n3\n4\n",
+        without: "x\n1\n2\n3\n9\n",
+        keeps_state: false,
+        fixed_size: false,
+    },
+    Subject {
+        name: "local vectors",
+        words: &["local", "--column", "x", "--bounds", "0:10", "--strategy", "sqrt"],
         with: "x\n1\n2\n3\n4\n",
         without: "x\n1\n2\n3\n9\n",
         keeps_state: false,

@@ -8,6 +8,7 @@
 mod correlated;
 pub mod discrete;
 mod keyed;
+pub mod response;
 mod seeds;
 mod sharded;
 
