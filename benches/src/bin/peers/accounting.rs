@@ -61,6 +61,8 @@ pub(crate) fn compare(peers: &Peers, quick: bool) -> Result<Section> {
         quality: "relative excess of ε".to_owned(),
         rows,
         findings: finding.into_iter().collect(),
+        measured: None,
+        sources: Vec::new(),
     })
 }
 

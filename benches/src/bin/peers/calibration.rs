@@ -60,6 +60,8 @@ pub(crate) fn compare(peers: &Peers, quick: bool) -> Result<Section> {
         quality: "largest relative error of σ".to_owned(),
         rows,
         findings: Vec::new(),
+        measured: None,
+        sources: Vec::new(),
     })
 }
 

@@ -63,6 +63,8 @@ pub(crate) fn compare(peers: &Peers, quick: bool) -> Result<Section> {
         quality: "root mean squared error of one run".to_owned(),
         rows,
         findings: Vec::new(),
+        measured: None,
+        sources: Vec::new(),
     })
 }
 

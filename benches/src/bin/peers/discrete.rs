@@ -58,6 +58,8 @@ pub(crate) fn compare(peers: &Peers, quick: bool) -> Result<Section> {
         quality: "million samples a second".to_owned(),
         rows,
         findings: Vec::new(),
+        measured: None,
+        sources: Vec::new(),
     })
 }
 

@@ -50,6 +50,8 @@ pub(crate) fn compare(peers: &Peers, quick: bool) -> Result<Section> {
         quality: "E2 or E∞ (above the bound)".to_owned(),
         rows: Vec::new(),
         findings: Vec::new(),
+        measured: None,
+        sources: Vec::new(),
     };
     for (&steps, &seconds) in scale.steps.iter().zip(scale.dense_seconds) {
         let bound = certificate::banded_bound(&Workload::count(), steps)?

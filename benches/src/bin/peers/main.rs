@@ -11,8 +11,10 @@ mod discrete;
 mod factorization;
 mod noise;
 mod python;
+mod readme;
 mod rows;
 mod sampling;
+mod sources;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -24,6 +26,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use python::Peers;
 use rows::Section;
+use sources::Source;
 
 /// Measures this library beside jax-privacy, opendp, dp-accounting and prio.
 ///
@@ -31,6 +34,7 @@ use rows::Section;
 /// and peers.md to target/peers.
 #[derive(Parser)]
 #[command(name = "cargo xtask peers")]
+#[allow(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 struct Arguments {
     /// Smaller work: minutes in all
     #[arg(long)]
@@ -38,9 +42,12 @@ struct Arguments {
     /// Print JSON instead of tables
     #[arg(long)]
     json: bool,
-    /// Also keep the figures in benches/record
-    #[arg(long)]
+    /// Also keep the figures in benches/record, with the other groups as they are there, and the table of README
+    #[arg(long, conflicts_with = "quick")]
     record: bool,
+    /// Measure nothing: write the table of README from the record, and say which code changed after it was made
+    #[arg(long, conflicts_with_all = ["quick", "record", "only"])]
+    readme: bool,
     /// Only one group of comparisons
     #[arg(long, value_name = "GROUP")]
     only: Option<Group>,
@@ -67,6 +74,10 @@ enum Group {
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
+    if arguments.readme {
+        let record = Record::read(&record::folder(), "peers")?.context("there is no record")?;
+        return write_readme(&record);
+    }
     let package = record::folder();
     let package = package.parent().unwrap_or(Path::new("benches"));
     let folder = package.with_file_name("target").join("peers");
@@ -92,7 +103,7 @@ fn run(arguments: &Arguments, python: &str, scripts: &Path, folder: &Path) -> Re
     };
     let mut record = Record::now(&command(arguments), Vec::new());
     for group in groups {
-        record.results.push(match group {
+        let section = match group {
             Group::Factorization => factorization::compare(&peers, arguments.quick)?,
             Group::Noise => noise::compare(&peers, arguments.quick)?,
             Group::Count => count::compare(&peers, arguments.quick)?,
@@ -100,15 +111,91 @@ fn run(arguments: &Arguments, python: &str, scripts: &Path, folder: &Path) -> Re
             Group::Calibration => calibration::compare(&peers, arguments.quick)?,
             Group::Accounting => accounting::compare(&peers, arguments.quick)?,
             Group::Sampling => sampling::compare(&peers, arguments.quick)?,
-        });
+        };
+        let sources = group.sources().iter().map(|path| Source::now(path)).collect::<Result<_>>()?;
+        record.results.push(Section { sources, ..section });
         let markdown = rows::markdown(&record.results);
         record.write(folder, "peers", &markdown)?;
         if arguments.record {
-            record.write(&record::folder(), "peers", &markdown)?;
+            let kept = Record::read(&record::folder(), "peers")?;
+            let merged = merged(kept, &record);
+            merged.write(&record::folder(), "peers", &rows::markdown(&merged.results))?;
         }
+    }
+    if arguments.record
+        && let Some(kept) = Record::read(&record::folder(), "peers")?
+    {
+        write_readme(&kept)?;
     }
     peers.finish();
     Ok(record)
+}
+
+impl Group {
+    /// The code that a group measures, from the root of the repository.
+    fn sources(self) -> &'static [&'static str] {
+        const NUMBERS: &str = "crates/dp-linalg/src";
+        const NOISE: &str = "crates/dp-mechanisms/src/noise";
+        const STRATEGIES: &str = "crates/dp-mechanisms/src/strategy";
+        const WORKLOADS: &str = "crates/dp-mechanisms/src/workload";
+        match self {
+            Self::Factorization => &[NUMBERS, STRATEGIES, "benches/peers/jax_factorization.py"],
+            Self::Noise => &[NUMBERS, NOISE, STRATEGIES, "benches/peers/jax_noise.py"],
+            Self::Count => &[
+                NUMBERS,
+                NOISE,
+                STRATEGIES,
+                WORKLOADS,
+                "crates/dp-mechanisms/src/mechanism.rs",
+                "crates/dp-mechanisms/src/run.rs",
+                "crates/dp-mechanisms/src/exact",
+                "benches/peers/jax_count.py",
+                "benches/peers/opendp_count.py",
+            ],
+            Self::Discrete => {
+                &["crates/dp-mechanisms/src/noise/discrete", "benches/peers/opendp_discrete.py"]
+            }
+            Self::Calibration => &["crates/dp-mechanisms/src/budget.rs", "benches/peers/calibration.py"],
+            Self::Accounting => &["crates/dp-mechanisms/src/accountant", "benches/peers/accounting.py"],
+            Self::Sampling => &[
+                "crates/dp-mechanisms/src/accountant",
+                "crates/dp-mechanisms/src/strategy/banded.rs",
+                "benches/peers/jax_banded.py",
+            ],
+        }
+    }
+}
+
+/// The kept record with the sections of a new one in the places of those with the same title, each with its own day.
+fn merged(kept: Option<Record<Vec<Section>>>, new: &Record<Vec<Section>>) -> Record<Vec<Section>> {
+    let Some(mut all) = kept else { return new.clone() };
+    for section in &new.results {
+        let section = Section { measured: Some(new.date.clone()), ..section.clone() };
+        match all.results.iter_mut().find(|old| old.title == section.title) {
+            Some(old) => *old = section,
+            None => all.results.push(section),
+        }
+    }
+    // What was all measured on one day is the record of that day.
+    if all.results.iter().all(|section| section.measured.as_ref() == Some(&new.date)) {
+        all.results.iter_mut().for_each(|section| section.measured = None);
+        (all.date, all.machine) = (new.date.clone(), new.machine.clone());
+    }
+    all
+}
+
+/// Writes the table of README, and says which sections of the record are older than the code.
+fn write_readme(record: &Record<Vec<Section>>) -> Result<()> {
+    for section in &record.results {
+        if let Some(reason) = section.outdated() {
+            eprintln!("`{}` was measured on {}; {reason}", section.title, section.date(record));
+        }
+    }
+    let (before, after) = readme::before_and_after(record)?;
+    if before != after {
+        std::fs::write(readme::path(), after).context("cannot write README")?;
+    }
+    Ok(())
 }
 
 /// The command that repeats the run.
@@ -141,7 +228,13 @@ mod tests {
     #[test]
     fn without_python_our_side_is_measured_and_every_other_row_says_why() {
         let folder = tempfile::tempdir().unwrap();
-        let arguments = Arguments { quick: true, json: false, record: false, only: Some(Group::Calibration) };
+        let arguments = Arguments {
+            quick: true,
+            json: false,
+            record: false,
+            readme: false,
+            only: Some(Group::Calibration),
+        };
         let record = run(&arguments, "no-such-python", Path::new("peers"), folder.path()).unwrap();
         assert_eq!(record.command, "cargo xtask peers --quick --only calibration");
         let rows = &record.results[0].rows;
@@ -150,6 +243,40 @@ mod tests {
         for package in ["dp-accounting", "opendp", "jax-privacy"] {
             let row = others.iter().find(|row| row.who == package).unwrap();
             assert!(row.seconds.is_none() && row.note.contains("no-such-python"), "{row:?}");
+        }
+    }
+
+    #[test]
+    fn a_part_that_is_measured_again_replaces_itself() {
+        let section = |title: &str, findings: &str| Section {
+            title: title.to_owned(),
+            conditions: String::new(),
+            quality: String::new(),
+            rows: Vec::new(),
+            findings: vec![findings.to_owned()],
+            measured: None,
+            sources: Vec::new(),
+        };
+        let old = Record {
+            date: "2000-01-01".to_owned(),
+            ..Record::now("cargo xtask peers", vec![section("a", "old"), section("b", "old")])
+        };
+        let part = Record::now("cargo xtask peers --only b", vec![section("b", "new")]);
+        let both = merged(Some(old.clone()), &part);
+        assert_eq!(both.results[0], old.results[0]);
+        assert_eq!(both.results[1].findings, ["new"]);
+        assert_eq!(both.results[1].date(&both), part.date);
+        assert_eq!((both.date.as_str(), both.command.as_str()), ("2000-01-01", "cargo xtask peers"));
+        let rest = Record::now("cargo xtask peers --only a", vec![section("a", "new")]);
+        let all = merged(Some(both), &rest);
+        assert!(all.date == rest.date && all.results.iter().all(|section| section.measured.is_none()));
+        assert_eq!(merged(None, &part), part);
+    }
+
+    #[test]
+    fn every_group_names_code_that_exists() {
+        for group in Group::value_variants() {
+            assert!(group.sources().iter().all(|path| !Source::now(path).unwrap().changed()), "{group:?}");
         }
     }
 

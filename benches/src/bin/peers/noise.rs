@@ -75,6 +75,8 @@ pub(crate) fn compare(peers: &Peers, quick: bool) -> Result<Section> {
         quality: "ns a value".to_owned(),
         rows,
         findings: Vec::new(),
+        measured: None,
+        sources: Vec::new(),
     })
 }
 

@@ -5,6 +5,8 @@ use std::fmt;
 use dp_benches::record;
 use serde::{Deserialize, Serialize};
 
+use crate::sources::Source;
+
 /// How the rows of this library are signed.
 pub(crate) const OURS: &str = "this library";
 
@@ -64,9 +66,34 @@ pub(crate) struct Section {
     pub(crate) rows: Vec<Row>,
     /// What was wanted, and what was found.
     pub(crate) findings: Vec<String>,
+    /// The day of the measurement, where it is not that of the whole record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) measured: Option<String>,
+    /// What of this library was measured; empty where it was not written down.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) sources: Vec<Source>,
 }
 
 impl Section {
+    /// The day of the measurement.
+    pub(crate) fn date<'a, T>(&'a self, record: &'a record::Record<T>) -> &'a str {
+        self.measured.as_deref().unwrap_or(&record.date)
+    }
+
+    /// What was measured and is not the same any more, for whoever reads the record.
+    pub(crate) fn outdated(&self) -> Option<String> {
+        if self.sources.is_empty() {
+            return Some("what it measured was not written down".to_owned());
+        }
+        let changed: Vec<&str> = self
+            .sources
+            .iter()
+            .filter(|source| source.changed())
+            .map(|source| source.path.as_str())
+            .collect();
+        (!changed.is_empty()).then(|| format!("changed since: {}", changed.join(", ")))
+    }
+
     /// How many times as long as ours a row took: as the first row of this library for the same work.
     pub(crate) fn times_ours(&self, row: &Row) -> Option<f64> {
         let ours = self.rows.iter().find(|other| other.who == OURS && other.work == row.work)?;
@@ -100,7 +127,8 @@ pub(crate) fn markdown(sections: &[Section]) -> String {
         let headings =
             ["work", "who", "time", "first run", "times ours", &section.quality, "conditions"].to_vec();
         let findings: String = section.findings.iter().flat_map(|finding| ["\n- ", finding]).collect();
-        text += &["## ", &section.title, "\n\n", &section.conditions, "\n\n"].concat();
+        let day = section.measured.as_ref().map(|day| format!(" Measured on {day}.")).unwrap_or_default();
+        text += &["## ", &section.title, "\n\n", &section.conditions, &day, "\n\n"].concat();
         text += &(record::table(&headings, &rows) + &findings + "\n\n");
     }
     text.trim_end().to_owned()
@@ -165,6 +193,8 @@ mod tests {
                 row("b", "other 1.0", Some(1.0)),
             ],
             findings: vec!["20 times".to_owned()],
+            measured: None,
+            sources: Vec::new(),
         }
     }
 

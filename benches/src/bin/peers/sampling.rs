@@ -61,6 +61,8 @@ pub(crate) fn compare(peers: &Peers, quick: bool) -> Result<Section> {
         quality: "deviation of a sum".to_owned(),
         rows,
         findings: Vec::new(),
+        measured: None,
+        sources: Vec::new(),
     })
 }
 
