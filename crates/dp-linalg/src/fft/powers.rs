@@ -51,10 +51,10 @@ pub fn cyclic_size(length: usize) -> usize {
 /// that are left out are below `e^-80`, and the inverse transform errs by `γ` of what it returns. Divided by √N (Parseval)
 /// and added up, that is [`BoundedProduct::error`].
 ///
-/// A factor that holds `f_0 ≥ 0.99` at position 0 is `1 + G` with `G = F - f_0 + (f_0 - 1)`, where F is the transform of all but f_0: its
-/// transform errs by `γ` of the norm of what moves alone, G is added up to `4u` of the mass r that moves, and `k ln(1 + G)`, of size at most `4kr`,
-/// has a relative accuracy of a few u, and so do its exponential and r times k in place of k in all of the above. `|1 + G| ≤ 1` but for
-/// these errors.
+/// A factor that holds `f_0 ≥ 0.99` at position 0 is `1 + G` with `G = F - f_0 + (f_0 - 1)`, where F is the transform of all but f_0. That
+/// transform errs by `γ` of the norm of what moves alone. With `r ≥ 1 - f_0` and at least the mass that moves, |G| ≤ 2r; G is added up to `4ur`,
+/// and where several entries share position 0, f_0 to u for each. `k ln(1 + G)`, of size at most `4kr`, is accurate to `24ukr`, the
+/// cancellation in its real part included, and so is its exponential relative to itself; `|1 + G|^k` is bounded by the largest that was computed.
 ///
 /// **Complexity** O(m N log N) for m factors, whatever the powers.
 ///
@@ -96,15 +96,23 @@ pub fn cyclic_product_of_powers(factors: &[Factor<'_>], length: usize) -> Result
         let times = factor.power as f64;
         let smallest = (-2.0 * NEGLIGIBLE / times.max(1.0)).exp();
         if let Some(resting) = resting {
-            let moving: f64 = factor.entries.iter().map(|(_, value)| value).sum::<f64>() - resting;
-            let moving = moving.max(0.0) + UNIT * factor.entries.len() as f64;
+            let total: f64 = factor.entries.iter().map(|(_, value)| value).sum();
+            let moving = (total - resting).max(1.0 - resting).max(0.0) + UNIT * factor.entries.len() as f64;
+            // Several entries at position 0 were added up with a rounding each.
+            let at_rest = factor
+                .entries
+                .iter()
+                .filter(|(position, _)| position.rem_euclid(size.cast_signed() as i64) == 0);
+            let collisions = at_rest.count().saturating_sub(1) as f64;
+            let mut largest = 0.0_f64;
             for (out, value) in product.iter_mut().zip(&spectrum) {
                 let power = times * ln_1p(Complex64::new(value.re + (resting - 1.0), value.im));
+                largest = largest.max(power.re);
                 *out *= if power.re < -NEGLIGIBLE { Complex64::ZERO } else { power.exp() };
             }
-            transforms += times * (gamma * norm + 4.0 * UNIT * moving);
-            powers += 4.0 * times * moving + 4.0;
-            growth += times * 8.0 * UNIT * moving;
+            transforms += times * (gamma * norm + UNIT * (4.0 * moving + collisions));
+            powers += 8.0 * times * moving + 4.0;
+            growth += largest + times * 16.0 * UNIT * moving;
             dropped += (-NEGLIGIBLE).exp();
             continue;
         }
@@ -184,6 +192,31 @@ mod tests {
         }
         let distance = product.values.iter().zip(&exact).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt();
         assert!(distance <= product.error, "{distance} {}", product.error);
+    }
+
+    #[test]
+    fn what_is_missing_of_a_factor_and_what_meets_at_its_start_is_bounded() {
+        // A hundredth is missing, and position 64 of the transform is position 0: both are powers of two apart from 1.
+        let (lost, moved): (f64, f64) = (2_f64.powi(-7), 2_f64.powi(-30));
+        let entries = [(0, 1.0 - lost - moved - moved / 4.0), (64, moved / 4.0), (5, moved)];
+        for power in [1, 100, 5000] {
+            let product = cyclic_product_of_powers(&[Factor { entries: &entries, power }], 64).unwrap();
+            let rest = 1.0 - lost - moved;
+            let mut exact = vec![0.0; product.values.len()];
+            let mut mass = (power as f64 * rest.ln()).exp();
+            for hits in 0..10_usize {
+                exact[5 * hits % product.values.len()] += mass;
+                mass *= (power as f64 - hits as f64) / (hits as f64 + 1.0) * moved / rest;
+            }
+            let distance =
+                product.values.iter().zip(&exact).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt();
+            assert_eq!(product.values.len(), 64);
+            assert!(
+                distance <= product.error && product.error < 1e-10,
+                "{power}: {distance} {}",
+                product.error
+            );
+        }
     }
 
     proptest! {

@@ -24,6 +24,7 @@
 //!   most `‖ψ‖₂` times it (Cauchy and Schwarz).
 //! - *Masses.* Every mass of a step is accurate to [`MASS_ERROR`] relative, tilting included, so that δ of k steps is
 //!   accurate to `(1 + MASS_ERROR)^k`.
+//! - *Losses* of a step are off by some last digits, which move ε by as much for every step: `Pair::slack` in `pair`.
 //! - *Infinite losses* have probability at most `Σ k_i f_i(∞)`, added to δ.
 
 use dp_linalg::fft::{Factor, cyclic_product_of_powers};

@@ -5,7 +5,7 @@
 
 use std::f64::consts::PI;
 
-use super::lattice::{Atom, Cell, Cells};
+use super::lattice::{Atom, Cell, Cells, ON_THE_LATTICE};
 use crate::error::{Error, Result};
 
 /// Which of the two neighbours holds the person.
@@ -214,6 +214,12 @@ impl Mixture {
     /// With `q = ∫ φ` and `m = ∫ φ e^L`, the mass moved up is `(m - q e^low) / (1 - e^-width)` and the mass moved down
     /// `q e^low - (m - q e^low) / (e^width - 1)`. The difference in the first is integrated as the positive function
     /// `φ(z) (e^L - e^low)`, so nothing cancels.
+    ///
+    /// # Accuracy
+    /// The rule with 6 nodes errs on a piece of length h by `h^13 6!^4 / (13 12!^3) = 1.88e-16 h^13` times a 12th derivative, and
+    /// `φ^(12)(x) = φ(x) E (x + iZ)^12 ≤ φ(x) (|x| + 2.162)^12`, Z standard normal. Pieces have `h (|x - u| + 2.162) ≤ 1.34` for all
+    /// shifts u of the mixture, and φ varies by less than `e^{1/2}` in them: q is accurate to 1e-14. The growth is the integral over u of
+    /// `w (z - start) φ(z) e^{u (z - start)}`, whose 12th derivative has `12 (|x| + 2.162)^11` beside it and which is at least h/2 on average: 3e-13.
     fn cell(&self, start: f64, end: f64, low: f64, width: f64) -> (f64, f64) {
         // Weights of the components at the start, relative to e^low.
         let relative = |weight: f64, shift: f64| weight * (shift * (start - shift / 2.0) - low).exp();
@@ -221,26 +227,28 @@ impl Mixture {
         // Zero where the start is where the loss is `low`; the lowest cell starts within.
         let step = (self.loss(start).0 - low).max(0.0).exp_m1();
         let (mut base, mut rise) = (0.0, 0.0);
-        let mut from = start;
-        while from < end {
-            // Short enough for the rule to be accurate to the last digits.
-            let length = (1.0 / (1.0 + from.abs() + self.largest_shift)).min(end - from);
+        // Places are counted from the start, so that the growth there keeps its digits in narrow cells.
+        let (mut passed, whole) = (0.0, end - start);
+        while passed < whole {
+            let from = start + passed;
+            let length = (PIECE / (1.0 + from.abs() + self.largest_shift)).min(whole - passed);
             for (node, node_weight) in GAUSS_LEGENDRE {
                 for half in [0.5 - node / 2.0, 0.5 + node / 2.0] {
-                    let z = from + length * half;
+                    let along = passed + length * half;
+                    let z = start + along;
                     let density = node_weight * length / 2.0 * (low - z * z / 2.0).exp();
                     let growth: f64 = if let Some((weight, shift)) = only {
-                        weight * (shift * (z - start)).exp_m1()
+                        weight * (shift * along).exp_m1()
                     } else {
-                        let part = |&(w, s): &(f64, f64)| relative(w, s) * (s * (z - start)).exp_m1();
+                        let part = |&(w, s): &(f64, f64)| relative(w, s) * (s * along).exp_m1();
                         self.components.iter().map(part).sum()
                     };
                     base += density;
                     rise += density * (growth + step);
                 }
             }
-            // The last piece may be too short to move z.
-            from = if from + length > from { from + length } else { end };
+            // The last piece may be too short to move on.
+            passed = if passed + length > passed { passed + length } else { whole };
         }
         let normal = 1.0 / (2.0 * PI).sqrt();
         let (base, rise) = (base * normal, rise * normal);
@@ -444,6 +452,19 @@ impl Pair {
         }
     }
 
+    /// How far the loss of a step may stand from where its cell puts it: atoms beside their lattice points, and cells of a mixture
+    /// whose ends are off by some last digits of `s z`, `ln w` and the loss, for `|z| ≤ s + 32`, which holds all that f64 can weigh.
+    pub(super) fn slack(&self) -> f64 {
+        match self {
+            Self::Mixture(mixture) => {
+                let shift = mixture.largest_shift;
+                let rarest = mixture.components.iter().map(|(weight, _)| -weight.ln()).fold(0.0, f64::max);
+                1e-15 * (8.0 + 2.0 * rarest + 2.0 * shift * (shift + 32.0))
+            }
+            Self::Laplace { epsilon } | Self::Pure { epsilon } => epsilon * 2.0 * ON_THE_LATTICE,
+        }
+    }
+
     /// Points of the distribution of the loss, to choose a grid by.
     pub(super) fn sample(&self, direction: Direction, tail: f64) -> Vec<Sample> {
         let atom = |loss: f64, mass: f64| Sample { loss, log_mass: mass.ln(), spacing: 0.0 };
@@ -536,9 +557,43 @@ impl Pair {
     }
 }
 
+/// How long a piece of a cell is, times one and the size of its start and of the largest shift.
+const PIECE: f64 = 0.5;
+
 /// Positive nodes and weights of the 6-point Gauss-Legendre rule on [-1, 1].
 const GAUSS_LEGENDRE: [(f64, f64); 3] = [
     (0.238_619_186_083_196_9, 0.467_913_934_572_691_04),
     (0.661_209_386_466_264_5, 0.360_761_573_048_138_6),
     (0.932_469_514_203_152, 0.171_324_492_379_170_36),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Both masses of wide cells about the middle of the noise, where the rule errs most, beside error functions.
+    #[test]
+    fn masses_of_wide_cells_keep_their_digits() {
+        let below = |z: f64| 0.5 * libm::erfc(-z / std::f64::consts::SQRT_2);
+        for (rate, shift) in [(1.0, 0.05), (0.3, 0.4), (1e-6, 2.0), (1.0, 3.0)] {
+            let mixture = Mixture::new(&[(1.0 - rate, 0.0), (rate, shift)]);
+            for (start, end) in [(-0.01, 0.99), (-1.3, 0.4), (-4.0, 2.0), (0.5, 1.5)] {
+                let (low, high) = (mixture.loss(start).0, mixture.loss(end).0);
+                let (at_low, at_high) = mixture.cell(start, end, low, high - low);
+                // With low = L(start): masses of the mixture and of plain noise, the second less e^low times the first.
+                let plain = below(end) - below(start);
+                let shifted = below(end - shift) - below(start - shift);
+                let mass = (1.0 - rate) * plain + rate * shifted;
+                assert!(((at_low + at_high) / mass - 1.0).abs() < 1e-14 / rate.min(1e-2), "{start} {end}");
+                // m - q e^low = p (shifted - plain e^{s start - s²/2}): nothing cancels but these two.
+                let rise = rate * (shifted - plain * (shift * (start - shift / 2.0)).exp());
+                let exact = rise / -(low - high).exp_m1();
+                let accuracy = 1e-12 + 4e-16 * rate * shifted / rise;
+                assert!(
+                    (at_high / exact - 1.0).abs() < accuracy,
+                    "{rate} {shift} {start} {end}: {at_high} {exact}"
+                );
+            }
+        }
+    }
+}

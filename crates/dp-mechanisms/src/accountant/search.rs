@@ -4,7 +4,6 @@
 //! upper and the lower answer agree. Whatever is chosen, both are bounds.
 
 use super::compose::{Composition, Curve, LARGEST, Side, Tilt};
-use super::lattice::ON_THE_LATTICE;
 use super::pair::{Direction, Pair, Resolution, Sample, WIDEST};
 use super::{Accountant, Bracket, Event, check_delta, check_rate};
 use crate::Budget;
@@ -404,11 +403,9 @@ impl<'a> Pilot<'a> {
         }
     }
 
-    /// How far all atoms together may stand from their lattice points.
-    pub(super) fn atom_slack(&self) -> f64 {
-        let slack =
-            |(pair, times): &(Pair, u64)| *times as f64 * pair.period().unwrap_or(0.0) * 2.0 * ON_THE_LATTICE;
-        self.parts.iter().map(slack).sum()
+    /// How far the losses of all steps together may stand from where their cells put them.
+    pub(super) fn slack(&self) -> f64 {
+        self.parts.iter().map(|(pair, times)| *times as f64 * pair.slack()).sum()
     }
 
     /// Both answers on one lattice, the lower one only if it is asked for, and how large the errors of the upper one are.
@@ -455,7 +452,7 @@ impl<'a> Pilot<'a> {
             .collect();
         let lower_offset: f64 = lowered.iter().map(|(_, times, offset)| *times as f64 * offset).sum();
         let lower = compose(lowered.into_iter().map(|(part, times, _)| (part, times)).collect());
-        let slack = self.atom_slack();
+        let slack = self.slack();
         let curve = upper.curve(&tilt)?;
         let upper = self.read(&curve, Side::Upper, offset + slack).unwrap_or(f64::INFINITY);
         let share = curve.error_share(

@@ -69,8 +69,8 @@ pub(super) struct TwoScales {
     bells: [Curve; 2],
     rest: Tilted,
     side: Side,
-    /// Logarithms of the masses of all bells together under both distributions.
-    log_masses: (f64, f64),
+    /// Logarithms of the masses of all bells together under both distributions, and how far each may be off.
+    log_masses: (f64, f64, f64),
     /// What δ may be too large by, from below.
     missing: f64,
 }
@@ -83,7 +83,7 @@ impl TwoScales {
     fn new(parts: Vec<TwoParts>, choice: &Choice, side: Side, missing: f64) -> Result<Self> {
         let mut bell = Composition { unit: choice.units[0], parts: Vec::new() };
         let mut rest = Composition { unit: choice.units[1], parts: Vec::new() };
-        let mut log_masses = (0.0, 0.0);
+        let mut log_masses = (0.0, 0.0, 0.0);
         for part in parts {
             let masses = |under: f64| -> f64 {
                 let entries = part.bell.entries.iter();
@@ -91,6 +91,10 @@ impl TwoScales {
             };
             log_masses.0 += part.bells as f64 * masses(0.0).ln();
             log_masses.1 += part.bells as f64 * masses(1.0).ln();
+            // Sums of as many positive terms, whose exponentials are accurate to their exponents' last bits.
+            let farthest = part.bell.entries.iter().map(|(index, _)| index.unsigned_abs()).max().unwrap_or(0);
+            let roundings = (part.bell.entries.len() + 8) as f64 + farthest as f64 * choice.units[0];
+            log_masses.2 += part.bells as f64 * f64::EPSILON * roundings;
             bell.parts.push((part.bell, part.bells));
             rest.parts.extend(part.rest.map(|rest| (rest, part.times)));
         }
@@ -104,8 +108,8 @@ impl TwoScales {
         match self.side {
             Side::Upper => one.min(other).min(1.0),
             Side::Lower => {
-                let (mass, under) = self.log_masses;
-                one.max(other).max(-(mass.exp() * (epsilon + under - mass).exp_m1()))
+                let (mass, under, error) = self.log_masses;
+                one.max(other).max(-((mass - error).exp() * (epsilon + under - mass + 2.0 * error).exp_m1()))
             }
         }
     }
@@ -334,26 +338,19 @@ impl Pilot<'_> {
             slack += steps * own;
             let (most, unlikely) = most_outside(steps * outside, log_delta + MISSING.ln());
             missing += unlikely;
-            let lower = bell.lower();
-            // A bell of which nothing is known from below is its mean.
-            let known = !lower.entries.is_empty();
+            let (lower, bells) = surely_inside(bell.lower(), *times, most);
             uppers.push(TwoParts {
                 bell: bell.upper(),
                 bells: *times,
                 rest: Some(rest.upper()),
                 times: *times,
             });
-            lowers.push(TwoParts {
-                bell: if known { lower } else { Lattice { entries: vec![(0, 1.0)], infinite: 0.0 } },
-                bells: times.saturating_sub(most).max(1),
-                rest: Some(rest.lower()),
-                times: *times,
-            });
+            lowers.push(TwoParts { bell: lower, bells, rest: Some(rest.lower()), times: *times });
         }
         if uppers.iter().all(|part| part.rest.is_none()) {
             return Ok(None);
         }
-        slack += self.atom_slack();
+        slack += self.slack();
         let upper = TwoScales::new(uppers, choice, Side::Upper, 0.0)?;
         let held = lowers.iter().all(|part| {
             !part.bell.entries.is_empty() && part.rest.as_ref().is_none_or(|rest| !rest.entries.is_empty())
@@ -374,6 +371,15 @@ impl Pilot<'_> {
                 Bracket { upper: above.1, lower: below.0 }
             }
         }))
+    }
+}
+
+/// What is known from below of the bells of `times` steps of which at most `outside` are outside of theirs, and how often it is
+/// composed: bells of which nothing is known are their mean, and so are all of them where no step need be in its own.
+fn surely_inside(bell: Lattice, times: u64, outside: u64) -> (Lattice, u64) {
+    match times.saturating_sub(outside) {
+        inside if inside > 0 && !bell.entries.is_empty() => (bell, inside),
+        _ => (Lattice { entries: vec![(0, 1.0)], infinite: 0.0 }, 1),
     }
 }
 
@@ -421,4 +427,35 @@ fn crossing(reached: impl Fn(f64) -> bool, start: f64) -> (f64, f64) {
         if reached(middle) { high = middle } else { low = middle }
     }
     (low, high)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_bell_is_counted_on_where_every_step_may_be_outside() {
+        let bell = || Lattice { entries: vec![(-1, 0.5), (1, 0.5)], infinite: 0.0 };
+        let (known, bells) = surely_inside(bell(), 10, 3);
+        assert_eq!((known.entries, bells), (bell().entries, 7));
+        for (lattice, times, outside) in [(bell(), 1, 1), (bell(), 2, 5), (Lattice::default(), 10, 3)] {
+            assert_eq!(surely_inside(lattice, times, outside).0.entries, [(0, 1.0)]);
+        }
+    }
+
+    /// The bound of the number of steps outside beside the exact binomial tail.
+    #[test]
+    fn few_steps_are_outside_of_their_bells() {
+        for (times, rate) in [(1, 1e-4), (100, 1e-4), (10_000, 1e-4), (1_000_000, 1e-6)] {
+            let mean = f64::from(times) * rate;
+            let (most, missed) = most_outside(mean, -25.0);
+            assert!(missed <= f64::exp(-25.0) && most < 60, "{most} {missed}");
+            let (mut mass, mut tail) = ((f64::from(times) * (-rate).ln_1p()).exp(), 0.0);
+            for hits in 0..200_u64 {
+                tail += if hits > most { mass } else { 0.0 };
+                mass *= (f64::from(times) - hits as f64).max(0.0) / (hits as f64 + 1.0) * rate / (1.0 - rate);
+            }
+            assert!(tail <= missed, "{times} {rate}: {tail} {missed}");
+        }
+    }
 }
