@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::noise::{HashKey, Seed};
 use crate::plan::Plan;
 use crate::run::Run;
+use crate::sensitivity::Domain;
 use crate::snapshot::Snapshot;
 
 /// A live stream of private releases: a plan, a seed, and a state that moves forward one step at a time.
@@ -46,6 +47,9 @@ use crate::snapshot::Snapshot;
 /// ```
 pub struct Mechanism {
     plan: Plan,
+    /// What every step asks of the plan, at hand.
+    horizon: usize,
+    domain: Domain,
     dimension: usize,
     seeds: crate::noise::Seeds,
     step: usize,
@@ -65,7 +69,7 @@ impl Mechanism {
     fn with_seeds(plan: Plan, seeds: crate::noise::Seeds) -> Result<Self> {
         let dimension = plan.dimension()?;
         let run = plan.start(dimension, seeds.duplicate())?;
-        Ok(Self { plan, dimension, seeds, step: 0, run })
+        Ok(Self::begin(plan, dimension, seeds, run))
     }
 
     /// The coordinates `part` of a mechanism: inputs and releases are those coordinates, to the last bit as the whole mechanism
@@ -88,7 +92,12 @@ impl Mechanism {
     fn part_with_seeds(plan: Plan, part: Range<usize>, seeds: crate::noise::Seeds) -> Result<Self> {
         let dimension = part.len();
         let run = plan.start_part(part, seeds.duplicate())?;
-        Ok(Self { plan, dimension, seeds, step: 0, run })
+        Ok(Self::begin(plan, dimension, seeds, run))
+    }
+
+    fn begin(plan: Plan, dimension: usize, seeds: crate::noise::Seeds, run: Box<dyn Run>) -> Self {
+        let (horizon, domain) = (plan.steps(), plan.footprint().domain());
+        Self { plan, horizon, domain, dimension, seeds, step: 0, run }
     }
 
     /// Takes the input of the next step, writes the release after it, and returns the step, counted from 1.
@@ -100,19 +109,24 @@ impl Mechanism {
     /// A step past the horizon, a wrong number of coordinates, NaN, infinities, or an input outside the declared
     /// domain. The mechanism is then exactly as before, and the output untouched.
     pub fn release(&mut self, input: &[f64], output: &mut [f64]) -> Result<usize> {
-        let horizon = self.plan.steps();
-        if self.step >= horizon {
-            return Err(Error::HorizonReached { horizon });
+        if self.step >= self.horizon {
+            return Err(Error::HorizonReached { horizon: self.horizon });
         }
-        for (what, actual) in [("the input", input.len()), ("the output buffer", output.len())] {
-            if actual != self.dimension {
-                return Err(Error::Dimension { what, expected: self.dimension, actual });
-            }
+        if input.len() != self.dimension {
+            return Err(self.unfit("the input", input.len()));
         }
-        self.plan.footprint().domain().check(self.step + 1, input)?;
+        if output.len() != self.dimension {
+            return Err(self.unfit("the output buffer", output.len()));
+        }
+        self.domain.check(self.step + 1, input)?;
         self.run.advance(self.step + 1, input, output)?;
         self.step += 1;
         Ok(self.step)
+    }
+
+    #[cold]
+    fn unfit(&self, what: &'static str, actual: usize) -> Error {
+        Error::Dimension { what, expected: self.dimension, actual }
     }
 
     /// The number of releases made so far.
@@ -280,6 +294,42 @@ pub(crate) mod tests {
                 for j in 0..2 {
                     sums[j] += input(step)[j];
                     assert_eq!(release[j], sums[j] + plan.sigma() * current[j], "{name} step {step}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn one_number_at_a_time_is_a_vector_of_one() {
+        // More steps than are made together; workloads with and without a recurrence of first order.
+        let steps = 600;
+        for name in ["identity", "binary-tree", "sqrt", "blt", "scaled-blt"] {
+            for workload in ["count", "average", "exp:1.3", "window:4", "momentum:0.9", "poly:0.5"] {
+                let workload: Workload = workload.parse().unwrap();
+                let problem = Problem::new(workload.clone(), steps).unwrap();
+                let Ok(strategy) = name.parse::<Method>().unwrap().build(&problem) else { continue };
+                let footprint =
+                    Footprint::scalar(-1.0, 2.0, Relation::ZeroOut, Participation::Single).unwrap();
+                let plan =
+                    Plan::new(strategy.clone(), footprint, Budget::zero_concentrated(0.5).unwrap()).unwrap();
+                let inputs = plan.clone().releasing_inputs().unwrap();
+                for (plan, side) in [(plan, Side::Output), (inputs, Side::Input)] {
+                    let mut mechanism = Mechanism::new(plan.clone(), Seed::reproducible(4)).unwrap();
+                    let source = Box::new(GaussianSource::new(Seed::reproducible(4), 1));
+                    let mut noise = CorrelatedNoise::new(strategy.as_ref(), 1, side, source).unwrap();
+                    let mut stream = workload.stream(steps, 1).unwrap();
+                    for step in 0..steps {
+                        let (mut release, mut expected, mut current) = ([0.0], [0.0], [0.0]);
+                        let input = [input(step)[0]];
+                        mechanism.release(&input, &mut release).unwrap();
+                        noise.next_into(&mut current).unwrap();
+                        stream.push(&input, &mut expected).unwrap();
+                        let exact = if side == Side::Output { expected } else { input };
+                        let expected = exact[0] + plan.sigma() * current[0];
+                        assert_eq!(release[0].to_bits(), expected.to_bits(), "{name} {workload} step {step}");
+                    }
+                    let refused = mechanism.release(&[0.0], &mut [0.0]);
+                    assert_eq!(refused, Err(Error::HorizonReached { horizon: steps }));
                 }
             }
         }

@@ -66,6 +66,16 @@ impl LinearRun {
 
 impl Run for LinearRun {
     fn advance(&mut self, _step: usize, input: &[f64], output: &mut [f64]) -> Result<()> {
+        if let ([input], [output], [noise]) = (input, &mut *output, &mut self.current[..]) {
+            // One number: what is done for it is about as long as the loops around it would be.
+            *noise = self.noise.next_number()?;
+            *output = match &mut self.statistic {
+                Some(statistic) => statistic.push_number(*input)?,
+                None => *input,
+            };
+            *output += self.sigma * *noise;
+            return Ok(());
+        }
         self.noise.next_into(&mut self.current)?;
         match &mut self.statistic {
             Some(statistic) => statistic.push(input, output)?,

@@ -191,6 +191,17 @@ impl Domain {
     /// # Errors
     /// NaN, infinities, values outside the interval, norms above the radius.
     pub fn check(self, step: usize, input: &[f64]) -> Result<()> {
+        if let Self::Interval { low, high } = self
+            && input.iter().all(|value| value.is_finite() && (low..=high).contains(value))
+        {
+            return Ok(());
+        }
+        self.refuse(step, input)
+    }
+
+    /// The same with the reason, one condition after the other.
+    #[cold]
+    fn refuse(self, step: usize, input: &[f64]) -> Result<()> {
         if let Some(index) = input.iter().position(|value| !value.is_finite()) {
             return Err(Error::NonFiniteInput { step, index, value: input[index] });
         }

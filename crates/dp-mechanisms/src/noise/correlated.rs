@@ -46,7 +46,7 @@ pub struct CorrelatedNoise {
 }
 
 /// The values of the steps that are made together.
-const BLOCK: usize = 64;
+const BLOCK: usize = 256;
 
 enum Conversion {
     None,
@@ -108,16 +108,42 @@ impl CorrelatedNoise {
             self.conversion.apply(out)?;
         } else {
             if self.served == self.block.len() {
-                let values = self.block.len().min((self.steps - self.step) * self.dimension);
-                let rows = &mut self.block[..values];
-                self.filter.next_rows(self.source.as_mut(), self.dimension, rows)?;
-                self.conversion.apply(rows)?;
-                self.served = 0;
+                self.make_block()?;
             }
             out.copy_from_slice(&self.block[self.served..self.served + self.dimension]);
             self.served += self.dimension;
         }
         self.step += 1;
+        Ok(())
+    }
+
+    /// The same for vectors of one coordinate.
+    #[inline]
+    pub(crate) fn next_number(&mut self) -> Result<f64> {
+        if self.dimension == 1
+            && let Some(made) = self.block.get(self.served)
+            && self.step < self.steps
+        {
+            (self.served, self.step) = (self.served + 1, self.step + 1);
+            return Ok(*made);
+        }
+        self.next_number_made()
+    }
+
+    #[cold]
+    fn next_number_made(&mut self) -> Result<f64> {
+        let mut number = [0.0];
+        self.next_into(&mut number)?;
+        Ok(number[0])
+    }
+
+    /// Makes the steps that are served next.
+    fn make_block(&mut self) -> Result<()> {
+        let values = self.block.len().min((self.steps - self.step) * self.dimension);
+        let rows = &mut self.block[..values];
+        self.filter.next_rows(self.source.as_mut(), self.dimension, rows)?;
+        self.conversion.apply(rows)?;
+        self.served = 0;
         Ok(())
     }
 

@@ -79,6 +79,28 @@ impl WorkloadStream {
         self.apply_in_place(output)
     }
 
+    /// The same for vectors of one coordinate.
+    #[inline]
+    pub(crate) fn push_number(&mut self, input: f64) -> Result<f64> {
+        if let State::Running { decay, sums } = &mut self.state
+            && let [sum] = &mut sums[..]
+            && self.step < self.steps
+        {
+            *sum = *sum * *decay + input;
+            let value = *sum * (1.0 / self.workload.divisor(self.step));
+            self.step += 1;
+            return Ok(value);
+        }
+        self.push_row(input)
+    }
+
+    #[inline(never)]
+    fn push_row(&mut self, input: f64) -> Result<f64> {
+        let mut output = [0.0];
+        self.push(&[input], &mut output)?;
+        Ok(output[0])
+    }
+
     /// Takes the inputs of the next steps, one row after the other, and leaves the statistics in their place.
     ///
     /// # Errors
@@ -89,6 +111,28 @@ impl WorkloadStream {
         let dimension = self.dimension;
         let first = self.step;
         self.step += rows.len() / dimension;
+        if let (State::Running { decay, sums }, 1) = (&mut self.state, dimension) {
+            let (mut sum, decay) = (sums[0], *decay);
+            if decay == 1.0 {
+                // The same numbers, and a step waits for one operation of the step before.
+                for value in &mut *rows {
+                    sum += *value;
+                    *value = sum;
+                }
+            } else {
+                for value in &mut *rows {
+                    sum = sum * decay + *value;
+                    *value = sum;
+                }
+            }
+            sums[0] = sum;
+            if self.workload.is_average() {
+                for (step, value) in (first..).zip(rows) {
+                    *value *= 1.0 / self.workload.divisor(step);
+                }
+            }
+            return Ok(());
+        }
         let rows = rows.chunks_exact_mut(dimension);
         match &mut self.state {
             State::Running { decay, sums } => {

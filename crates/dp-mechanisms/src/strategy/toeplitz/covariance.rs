@@ -11,6 +11,7 @@
 //! O(k²), and its last entry is the squared row norm: all of them in O(n k²), exactly.
 
 use dp_linalg::rational::Rational;
+use pulp::{Arch, Simd, WithSimd};
 
 use crate::workload::{Recurrence, Workload};
 
@@ -86,10 +87,34 @@ impl Recursion {
     ///
     /// **Complexity** O(1) for each pair and column.
     pub(super) fn norms(&mut self, factor: f64, rows: &[f64], margin: f64, norms: &mut [f64]) {
+        Arch::new().dispatch(Norms { lanes: &mut self.lanes, factor, rows, margin, norms });
+    }
+}
+
+/// The arguments of [`Recursion::norms`], which is compiled for the widest vectors that the machine has; products and sums are
+/// rounded one by one on all of them.
+struct Norms<'a> {
+    lanes: &'a mut [[[f64; LANES]; 3]],
+    factor: f64,
+    rows: &'a [f64],
+    margin: f64,
+    norms: &'a mut [f64],
+}
+
+impl WithSimd for Norms<'_> {
+    type Output = ();
+
+    #[allow(
+        clippy::inline_always,
+        reason = "what is not inlined is not compiled for the vectors of the machine"
+    )]
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { lanes, factor, rows, margin, norms } = self;
         for (norm, row) in norms.iter_mut().zip(rows).rev() {
             let energy = row * row;
             let mut total = [0.0; LANES];
-            for [decays, weights, sums] in &mut self.lanes {
+            for [decays, weights, sums] in &mut *lanes {
                 for lane in 0..LANES {
                     total[lane] += weights[lane] * sums[lane];
                     sums[lane] = decays[lane] * sums[lane] + energy;
