@@ -9,6 +9,7 @@
 pub struct FirstPage;
 
 pub mod audit;
+pub mod description;
 pub mod goodness;
 
 use std::net::TcpListener;

@@ -6,6 +6,8 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
+use dp_tests::description::Description;
+
 /// The example, as documented.
 const EXAMPLE: &str = r#"# dashboard.toml
 [privacy]
@@ -286,28 +288,13 @@ fn a_new_description_is_one_that_runs() {
 }
 
 /// A dashboard of three steps in which one person counts once, with two rows at most.
-const AUDITED: &str = r#"
-[privacy]
-rho = RHO
-protects = "person"
-relation = "zero-out"
-[input]
-files = ["rows.csv"]
-time = "day"
-person = "who"
-[limits]
-rows_per_step = 2
-steps = 1
-[steps]
-length = "1 day"
-first = "2026-01-01"
-last = "2026-01-03"
-[[release]]
-name = "rows"
-statistics = ["total", "step"]
-[output]
-folder = "public"
-"#;
+fn audited(rho: &str) -> String {
+    Description::of_people("who", 2, 1)
+        .set("privacy.rho", rho)
+        .days("2026-01-01", "2026-01-03")
+        .release("rows", r#"statistics = ["total", "step"]"#)
+        .to_string()
+}
 
 /// The numbers of every step by itself, as `dp run` publishes them, for one seed: from the ends of the bands, which are not rounded to
 /// whole numbers.
@@ -469,7 +456,7 @@ fn an_audit_finds_the_promise_kept_and_broken() {
     let mine = "2026-01-02,me\n".repeat(3);
     let deviation = (2.0 / runs as f64 + 1.0 / runs as f64).sqrt();
     let estimate = |rho: &str| {
-        let spec = AUDITED.replace("RHO", rho);
+        let spec = audited(rho);
         let sample = |rows: &str, first: usize| -> Vec<[f64; 3]> {
             (0..runs).map(|run| released(&spec, rows, first + run)).collect()
         };

@@ -146,14 +146,16 @@ pub(crate) fn unchanged(files: &[InputFile], before: &[(u64, Option<SystemTime>)
 
 #[cfg(test)]
 mod tests {
+    use dp_tests::description::Description;
+
     use super::*;
 
-    const TEXT: &str = "[privacy]\nrho = 0.5\nprotects = \"event\"\nrelation = \"zero-out\"\n[input]\nfiles = [\"a.csv\"]\n\
-        time = \"day\"\n[steps]\nlength = \"1 day\"\nfirst = \"2026-01-01\"\nlast = \"2026-01-02\"\n[[release]]\nname = \"visits\"\n\
-        statistics = [\"total\"]\n[output]\nfolder = \"public\"\n";
-
-    fn here(text: &str) -> Facts {
-        let spec = Spec::parse(text, "dashboard.toml".as_ref()).unwrap();
+    fn here(rho: &str) -> Facts {
+        let text = Description::of_events()
+            .set("privacy.rho", rho)
+            .set("input.files", "[\"a.csv\"]")
+            .release("visits", "statistics = [\"total\"]");
+        let spec = Spec::parse(&text.to_string(), "dashboard.toml".as_ref()).unwrap();
         let file = FileFacts { name: "a.csv".to_owned(), length: 7, sample: [1; 32] };
         Facts {
             version: "1.0.0".to_owned(),
@@ -169,30 +171,27 @@ mod tests {
     /// Everything in which a process may differ is named, and small differences of clocks are not minded.
     #[test]
     fn what_is_different_is_named() {
-        let refused = |there: &Facts| compare(3, &here(TEXT), there).unwrap_err().to_string();
-        assert!(compare(3, &here(TEXT), &Facts { clock: 1_000_000 + SKEW, ..here(TEXT) }).is_ok());
+        let refused = |there: &Facts| compare(3, &here("0.5"), there).unwrap_err().to_string();
+        assert!(compare(3, &here("0.5"), &Facts { clock: 1_000_000 + SKEW, ..here("0.5") }).is_ok());
         let files = |name: &str, sample: u8| {
             vec![FileFacts { name: name.to_owned(), length: 7, sample: [sample; 32] }]
         };
         for (there, expected) in [
             (
-                Facts { version: "1.0.1".to_owned(), ..here(TEXT) },
+                Facts { version: "1.0.1".to_owned(), ..here("0.5") },
                 "runs version 1.0.1 of the program, this is version 1.0.0",
             ),
-            (Facts { program: [3; 32], ..here(TEXT) }, "runs another build of the program"),
-            (Facts { workers: 1, ..here(TEXT) }, "has 1 workers, this one 2"),
+            (Facts { program: [3; 32], ..here("0.5") }, "runs another build of the program"),
+            (Facts { workers: 1, ..here("0.5") }, "has 1 workers, this one 2"),
+            (here("0.6"), "has another description: privacy was rho = 0.5, now rho = 0.6"),
             (
-                here(&TEXT.replace("0.5", "0.6")),
-                "has another description: privacy was rho = 0.5, now rho = 0.6",
-            ),
-            (
-                Facts { randomness: Randomness::Reproducible(1), ..here(TEXT) },
+                Facts { randomness: Randomness::Reproducible(1), ..here("0.5") },
                 "was started with another seed",
             ),
-            (Facts { files: files("b.csv", 1), ..here(TEXT) }, "has other input files: b.csv against a.csv"),
-            (Facts { files: files("a.csv", 9), ..here(TEXT) }, "has another a.csv"),
-            (Facts { clock: 1_000_301, ..here(TEXT) }, "has a clock that differs by 301 seconds"),
-            (Facts { clock: 999_699, ..here(TEXT) }, "has a clock that differs by 301 seconds"),
+            (Facts { files: files("b.csv", 1), ..here("0.5") }, "has other input files: b.csv against a.csv"),
+            (Facts { files: files("a.csv", 9), ..here("0.5") }, "has another a.csv"),
+            (Facts { clock: 1_000_301, ..here("0.5") }, "has a clock that differs by 301 seconds"),
+            (Facts { clock: 999_699, ..here("0.5") }, "has a clock that differs by 301 seconds"),
         ] {
             let text = refused(&there);
             assert!(text.contains(&format!("process 3 {expected}")), "{text}");

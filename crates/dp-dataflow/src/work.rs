@@ -428,6 +428,8 @@ fn closer(job: &Job, index: usize) -> impl FnMut(u32, Cells) -> Vec<Closed> + 's
 
 #[cfg(test)]
 mod tests {
+    use dp_tests::description::Description;
+
     use super::*;
 
     #[test]
@@ -451,10 +453,6 @@ mod tests {
         }
     }
 
-    const TEXT: &str = "[privacy]\nrho = 0.5\nprotects = \"event\"\nrelation = \"zero-out\"\n[input]\nfiles = [\"rows.csv\", \"slow.csv\"]\n\
-        time = \"day\"\n[steps]\nlength = \"1 day\"\nfirst = \"2026-01-01\"\nlast = \"2026-01-02\"\n[[release]]\nname = \"visits\"\n\
-        statistics = [\"total\"]\n[output]\nfolder = \"public\"\n";
-
     /// Two workers, of which the second waits for a file that nobody writes yet. The first stops within its window: of all
     /// its rows no more than those of a few blocks are on their way, however long the other takes. Then it goes on.
     #[cfg(unix)]
@@ -472,7 +470,11 @@ mod tests {
         std::fs::write(&small_file, "day,what\n2026-01-02,x\n").unwrap();
         assert!(std::process::Command::new("mkfifo").arg(&slow).status().unwrap().success());
 
-        let spec = Arc::new(dp_events::Spec::parse(TEXT, &folder.path().join("dashboard.toml")).unwrap());
+        let text = Description::of_events()
+            .set("input.files", "[\"rows.csv\", \"slow.csv\"]")
+            .release("visits", "statistics = [\"total\"]")
+            .to_string();
+        let spec = Arc::new(dp_events::Spec::parse(&text, &folder.path().join("dashboard.toml")).unwrap());
         let dashboard = dp_events::Dashboard::new((*spec).clone()).unwrap();
         let planned = Arc::clone(dashboard.planned().unwrap());
         let parser = Parser::new(spec, Arc::new(dp_events::people::HashKey::new([1; 32])));

@@ -8,11 +8,13 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use dp_dataflow::{Hosts, Options, Secret};
 use dp_events::calendar::Calendar;
 use dp_events::{Dashboard, Randomness, Spec};
+use dp_tests::description::{self, Description};
 use dp_tests::free_addresses;
 
 /// No run takes longer, however busy the machine is.
@@ -73,7 +75,7 @@ impl Drop for Started {
 #[test]
 fn a_process_of_a_run() {
     let Ok(words) = std::env::var(ARGUMENTS) else {
-        let nowhere = Place::new(DESCRIPTION);
+        let nowhere = Place::new(&DESCRIPTION);
         assert!(complaint(&nowhere.run(&["--workers", "1"])).contains("events.csv"));
         return;
     };
@@ -216,45 +218,36 @@ fn complaint(output: &Output) -> String {
 }
 
 /// Counts, means, medians and different people, with limits that decide in what order rows are taken.
-const DESCRIPTION: &str = r#"
-[privacy]
-rho = 0.5
-protects = "person"
-relation = "zero-out"
-[input]
-files = ["events.csv", "more.csv"]
-time = "day"
-person = "who"
-[limits]
-rows_per_step = 2
-steps = 3
-separation = 2
-[steps]
-length = "1 day"
-first = "2026-01-01"
-last = "2026-01-12"
-late = "next"
-[[release]]
-name = "visits"
-statistics = ["total", "step"]
-by = { column = "region", values = ["North", "South", "East, far"], other = "elsewhere" }
-[[release]]
-name = "cost"
-value = { column = "cost", bounds = [0, 50], resolution = 1 }
-statistics = ["total", "mean"]
-[[release]]
-name = "waiting"
-value = { column = "cost", bounds = [0, 50], resolution = 1 }
-statistics = ["quantile:0.5"]
-[[release]]
-name = "people"
-of = "people"
-statistics = ["total"]
-by = { column = "region", values = ["North", "South"] }
-[output]
-folder = "public"
-state = "state"
-"#;
+static DESCRIPTION: LazyLock<String> = LazyLock::new(|| {
+    Description::of_people("who", 2, 3)
+        .set("input.files", r#"["events.csv", "more.csv"]"#)
+        .set("limits.separation", "2")
+        .days("2026-01-01", "2026-01-12")
+        .set("steps.late", "\"next\"")
+        .set("output.state", "\"state\"")
+        .release(
+            "visits",
+            r#"statistics = ["total", "step"]
+            by = { column = "region", values = ["North", "South", "East, far"], other = "elsewhere" }"#,
+        )
+        .release(
+            "cost",
+            r#"value = { column = "cost", bounds = [0, 50], resolution = 1 }
+            statistics = ["total", "mean"]"#,
+        )
+        .release(
+            "waiting",
+            r#"value = { column = "cost", bounds = [0, 50], resolution = 1 }
+            statistics = ["quantile:0.5"]"#,
+        )
+        .release(
+            "people",
+            r#"of = "people"
+            statistics = ["total"]
+            by = { column = "region", values = ["North", "South"] }"#,
+        )
+        .to_string()
+});
 
 /// Rows in no order of time, some of them quoted with line ends inside, late, useless or beyond the limits.
 fn rows(choices: &mut Choices, count: usize, days: u64) -> String {
@@ -316,10 +309,10 @@ fn in_one_place(description: &str) -> Vec<Vec<(String, Vec<u8>)>> {
 
 #[test]
 fn any_number_of_workers_and_processes_publishes_the_same() {
-    let expected = in_one_place(DESCRIPTION);
+    let expected = in_one_place(&DESCRIPTION);
     assert!(expected[0].len() >= 10 && expected[0] != expected[1] && expected[1] != expected[2]);
     for (processes, workers) in [(1, 1), (1, 3), (2, 1), (2, 2), (3, 1)] {
-        publishes(DESCRIPTION, &expected, processes, workers);
+        publishes(&DESCRIPTION, &expected, processes, workers);
     }
 }
 
@@ -369,8 +362,8 @@ fn publishes(description: &str, expected: &[Vec<(String, Vec<u8>)>], processes: 
 /// A state goes from one worker to many and back: people and rows are remembered alike.
 #[test]
 fn a_state_goes_from_one_worker_to_many_and_back() {
-    let expected = in_one_place(DESCRIPTION);
-    let place = Place::new(DESCRIPTION);
+    let expected = in_one_place(&DESCRIPTION);
+    let place = Place::new(&DESCRIPTION);
     for ((stage, expected), workers) in history().iter().zip(&expected).zip(["2", "0", "3"]) {
         prepare(&place, stage);
         let mut arguments = vec![SEED[0], SEED[1], "--until", stage.2];
@@ -390,10 +383,10 @@ fn a_state_goes_from_one_worker_to_many_and_back() {
 #[test]
 fn killed_processes_lose_nothing_and_repeat_nothing() {
     let kills: u64 = std::env::var("DP_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(4);
-    let expected = in_one_place(DESCRIPTION);
+    let expected = in_one_place(&DESCRIPTION);
     let stages = history();
     let mut choices = Choices(11);
-    let (mut place, mut at) = (Place::new(DESCRIPTION), 0);
+    let (mut place, mut at) = (Place::new(&DESCRIPTION), 0);
     // How long the last run took that nobody disturbed, so that kills come at all of its moments.
     let (mut longest, mut broken, mut complete) = (Duration::from_millis(400), 0, 0);
     let mut done = 0;
@@ -430,7 +423,7 @@ fn killed_processes_lose_nothing_and_repeat_nothing() {
         assert!(place.published() == expected[at], "after kill {done} at {moment:?} of process {victim}");
         at += 1;
         if at == stages.len() {
-            (place, at) = (Place::new(DESCRIPTION), 0);
+            (place, at) = (Place::new(&DESCRIPTION), 0);
         }
     }
     println!("{done} kills: {broken} runs broken, {complete} complete");
@@ -448,7 +441,7 @@ fn check_published(place: &Place, before: &[(String, Vec<u8>)], after: &[(String
 /// With secret noise: what was published once stays as it is, whoever was killed in between.
 #[test]
 fn published_lines_stay_when_processes_are_killed() {
-    let place = Place::new(DESCRIPTION);
+    let place = Place::new(&DESCRIPTION);
     let mut choices = Choices(3);
     let mut last = String::new();
     for stage in history() {
@@ -479,14 +472,15 @@ fn published_lines_stay_when_processes_are_killed() {
 /// each process by itself only, give 1.5 or more.
 #[test]
 fn an_audit_from_outside_finds_the_mu_that_is_promised() {
-    let keys: Vec<String> = (0..2000).map(|key| format!("\"k{key}\"")).collect();
-    let description = format!(
-        "[privacy]\nrho = 0.5\nprotects = \"person\"\nrelation = \"zero-out\"\n[input]\nfiles = [\"events.csv\"]\ntime = \"day\"\n\
-         person = \"who\"\n[limits]\nrows_per_step = 2\nsteps = 1\n[steps]\nlength = \"1 day\"\nfirst = \"2026-01-01\"\n\
-         last = \"2026-01-01\"\n[[release]]\nname = \"counts\"\nstatistics = [\"total\"]\nby = {{ column = \"key\", values = [{}] }}\n\
-         [output]\nfolder = \"public\"\n",
-        keys.join(", ")
+    let counts = format!(
+        "statistics = [\"total\"]\nby = {{ column = \"key\", values = {} }}",
+        description::numbered(2000)
     );
+    let description = Description::of_people("who", 2, 1)
+        .set("input.files", "[\"events.csv\"]")
+        .days("2026-01-01", "2026-01-01")
+        .release("counts", &counts)
+        .to_string();
     let place = Place::new(&description);
     let mut text = String::from("day,who,key\n");
     for _ in 0..6 {
@@ -513,7 +507,7 @@ fn an_audit_from_outside_finds_the_mu_that_is_promised() {
 
 #[test]
 fn processes_that_do_not_fit_are_refused_by_name() {
-    let place = Place::new(DESCRIPTION);
+    let place = Place::new(&DESCRIPTION);
     let stage = &history()[0];
     prepare(&place, stage);
     // Long enough for a process to start on a busy machine; where the secret differs, the first waits for all of it.
@@ -532,7 +526,7 @@ fn processes_that_do_not_fit_are_refused_by_name() {
     assert!(alone.contains("process 0 (127.0.0.1:") && alone.contains("did not answer"), "{alone}");
 
     // Another secret, another description, another file.
-    let other = Place::new(DESCRIPTION);
+    let other = Place::new(&DESCRIPTION);
     prepare(&other, stage);
     let start = |other: &Place| {
         place.write("hosts", &free_addresses(2));
@@ -550,7 +544,7 @@ fn processes_that_do_not_fit_are_refused_by_name() {
         "{texts:?}"
     );
     assert!(texts[1].contains("another description"), "{texts:?}");
-    other.write("dashboard.toml", DESCRIPTION);
+    other.write("dashboard.toml", &DESCRIPTION);
     other.write("more.csv", &format!("{HEADER}2026-01-01,x,North,1,\n"));
     let texts = both(start(&other));
     assert!(texts.iter().all(|text| text.contains("process 1 has another more.csv")), "{texts:?}");
@@ -559,7 +553,7 @@ fn processes_that_do_not_fit_are_refused_by_name() {
 
 #[test]
 fn old_and_foreign_states_and_clocks_that_go_back_are_refused() {
-    let place = Place::new(DESCRIPTION);
+    let place = Place::new(&DESCRIPTION);
     let stages = history();
     let run = |stage: usize| {
         prepare(&place, &stages[stage]);
@@ -604,14 +598,15 @@ fn old_and_foreign_states_and_clocks_that_go_back_are_refused() {
 #[test]
 fn skew_changes_nothing() {
     let rows: u64 = std::env::var("DP_ROWS_OF_ONE").ok().and_then(|text| text.parse().ok()).unwrap_or(2000);
-    let keys: Vec<String> = (0..10_000).map(|key| format!("\"k{key}\"")).collect();
-    let description = format!(
-        "[privacy]\nrho = 0.5\nprotects = \"person\"\nrelation = \"zero-out\"\n[input]\nfiles = [\"events.csv\"]\ntime = \"day\"\n\
-         person = \"who\"\n[limits]\nrows_per_step = 2\nsteps = 2\n[steps]\nlength = \"1 day\"\nfirst = \"2026-01-01\"\n\
-         last = \"2026-01-02\"\n[[release]]\nname = \"counts\"\nstatistics = [\"total\"]\nby = {{ column = \"key\", values = [{}] }}\n\
-         [output]\nfolder = \"public\"\nstate = \"state\"\n",
-        keys.join(", ")
+    let counts = format!(
+        "statistics = [\"total\"]\nby = {{ column = \"key\", values = {} }}",
+        description::numbered(10_000)
     );
+    let description = Description::of_people("who", 2, 2)
+        .set("input.files", "[\"events.csv\"]")
+        .set("output.state", "\"state\"")
+        .release("counts", &counts)
+        .to_string();
     let mut choices = Choices(21);
     let mut text = String::from("day,who,key\n");
     for row in 0..2 * rows {
@@ -644,7 +639,7 @@ fn skew_changes_nothing() {
 /// A row that is added after the input was shared out, and before it is read to its end, is noticed, and nothing is published.
 #[test]
 fn a_file_that_changes_while_it_is_read_is_refused() {
-    let place = Place::new(DESCRIPTION);
+    let place = Place::new(&DESCRIPTION);
     let stage = &history()[0];
     prepare(&place, stage);
     let spec = Spec::load(&place.path("dashboard.toml")).unwrap();
@@ -672,7 +667,7 @@ fn a_file_that_changes_while_it_is_read_is_refused() {
 #[cfg(unix)]
 #[test]
 fn another_build_is_refused() {
-    let place = Place::new(DESCRIPTION);
+    let place = Place::new(&DESCRIPTION);
     let stage = &history()[0];
     prepare(&place, stage);
     let other = place.path("another-build");

@@ -11,36 +11,24 @@ use dp_events::encoding::Cells;
 use dp_events::intake::{Event, Intake, Parser};
 use dp_events::people::{HashKey, People};
 use dp_events::rows::Row;
+use dp_tests::description::Description;
 use timely::dataflow::operators::{Input, Probe};
 
-const DESCRIPTION: &str = r#"
-[privacy]
-rho = 0.5
-protects = "person"
-relation = "zero-out"
-[input]
-files = ["rows.csv"]
-time = "day"
-person = "who"
-[limits]
-rows_per_step = 2
-steps = 2
-separation = 2
-[steps]
-length = "1 day"
-first = "2026-01-01"
-last = "2026-01-09"
-[[release]]
-name = "visits"
-statistics = ["total"]
-by = { column = "key", values = ["a", "b", "c", "d", "e", "f", "g"] }
-[[release]]
-name = "people"
-of = "people"
-statistics = ["total"]
-[output]
-folder = "public"
-"#;
+fn description() -> Description {
+    Description::of_people("who", 2, 2)
+        .set("limits.separation", "2")
+        .days("2026-01-01", "2026-01-09")
+        .release(
+            "visits",
+            r#"statistics = ["total"]
+            by = { column = "key", values = ["a", "b", "c", "d", "e", "f", "g"] }"#,
+        )
+        .release(
+            "people",
+            r#"of = "people"
+            statistics = ["total"]"#,
+        )
+}
 
 /// Rows of few people in any order of days.
 fn rows() -> Vec<[String; 3]> {
@@ -58,7 +46,7 @@ fn rows() -> Vec<[String; 3]> {
 }
 
 fn parser() -> Parser {
-    let spec = Spec::parse(DESCRIPTION, "rows.toml".as_ref()).unwrap();
+    let spec = Spec::parse(&description().to_string(), "rows.toml".as_ref()).unwrap();
     Parser::new(Arc::new(spec), Arc::new(HashKey::new([3; 32])))
 }
 

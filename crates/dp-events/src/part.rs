@@ -212,42 +212,12 @@ pub fn folder_of(state: &Path, process: usize) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use dp_tests::description::Description;
+
     use super::*;
     use crate::Dashboard;
     use crate::encoding::Cells;
     use crate::people::HashKey;
-
-    const TEXT: &str = r#"
-        [privacy]
-        epsilon = 1.0
-        delta = 1e-6
-        protects = "person"
-        relation = "zero-out"
-        [input]
-        files = ["rows.csv"]
-        time = "day"
-        person = "who"
-        [limits]
-        rows_per_step = 1
-        steps = 2
-        [steps]
-        length = "1 day"
-        first = "2026-01-01"
-        last = "2026-01-05"
-        [[release]]
-        name = "visits"
-        statistics = ["total", "step"]
-        by = { column = "key", values = ["a", "b", "c"] }
-        [[release]]
-        name = "found"
-        statistics = ["total"]
-        by = { column = "key" }
-        [[release]]
-        name = "all"
-        statistics = ["total"]
-        [output]
-        folder = "public"
-    "#;
 
     fn part_of(set: u8, process: usize, processes: usize, number: u64) -> PartOf {
         PartOf { set: [set; 16], number, process, processes }
@@ -257,7 +227,22 @@ mod tests {
     fn a_process_goes_on_from_the_state_that_the_dashboard_has() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder_of(folder.path(), 1);
-        let dashboard = Dashboard::new(Spec::parse(TEXT, "rows.toml".as_ref()).unwrap()).unwrap();
+        let text = Description::of_people("who", 1, 2)
+            .approximate(1.0, 1e-6)
+            .days("2026-01-01", "2026-01-05")
+            .release(
+                "visits",
+                r#"statistics = ["total", "step"]
+                by = { column = "key", values = ["a", "b", "c"] }"#,
+            )
+            .release(
+                "found",
+                r#"statistics = ["total"]
+                by = { column = "key" }"#,
+            )
+            .release("all", r#"statistics = ["total"]"#);
+        let spec = Spec::parse(&text.to_string(), "rows.toml".as_ref()).unwrap();
+        let dashboard = Dashboard::new(spec).unwrap();
         let spec = dashboard.spec();
         let design = Design::of(0, dashboard.planned().unwrap());
         let try_open = |place: PartOf| PartFolder::open(&path, place, spec, &design, Randomness::System);

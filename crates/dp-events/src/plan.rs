@@ -667,6 +667,8 @@ fn thresholds(
 
 #[cfg(test)]
 mod tests {
+    use dp_tests::description::Description;
+
     use super::*;
 
     /// A state keeps what was fitted. On a machine where fitting ends at other last bits, the kept coefficients measure.
@@ -674,10 +676,10 @@ mod tests {
     fn a_dashboard_continues_with_what_was_fitted() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("dashboard.toml");
-        let text = "[privacy]\nrho = 0.5\nprotects = \"event\"\nrelation = \"zero-out\"\n[input]\nfiles = [\"rows.csv\"]\n\
-                    time = \"day\"\n[steps]\nlength = \"1 day\"\nfirst = \"2026-01-01\"\nlast = \"2026-01-20\"\n\
-                    [[release]]\nname = \"rows\"\nstatistics = [\"total\", \"step\"]\n[output]\nfolder = \"public\"\n";
-        std::fs::write(&path, text).unwrap();
+        let text = Description::of_events()
+            .days("2026-01-01", "2026-01-20")
+            .release("rows", "statistics = [\"total\", \"step\"]");
+        std::fs::write(&path, text.to_string()).unwrap();
         let spec = Spec::load(&path).unwrap();
         let planned = plan(&spec, 0).unwrap();
         let mut elsewhere = planned[0].fitted().clone();

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use dp_events::{Dashboard, Randomness, Spec};
+use dp_tests::description::{self, Description};
 
 /// Nobody comes, so that every published number is its noise; 400 keys have independent noise.
 ///
@@ -13,16 +14,19 @@ use dp_events::{Dashboard, Randomness, Spec};
 fn printed_deviations_are_those_of_the_noise() {
     for steps in [1, 4] {
         let folder = tempfile::tempdir().unwrap();
-        let keys: Vec<String> = (0..400).map(|key| format!("\"k{key}\"")).collect();
-        let text = format!(
-            "[privacy]\nepsilon = 1.0\ndelta = 1e-6\nprotects = \"person\"\nrelation = \"zero-out\"\n\
-             [input]\nfiles = [\"rows.csv\"]\ntime = \"date\"\nperson = \"who\"\n\
-             [limits]\nrows_per_step = 1\nsteps = {steps}\n\
-             [steps]\nlength = \"1 day\"\nfirst = \"2026-01-01\"\nlast = \"2026-01-24\"\n\
-             [[release]]\nname = \"rows\"\nstatistics = [\"total\", \"window:7\", \"step\"]\n\
-             by = {{ column = \"key\", values = [{}] }}\n[output]\nfolder = \"public\"\n",
-            keys.join(", ")
-        );
+        let keys = description::numbered(400);
+        let text = Description::of_people("who", 1, steps)
+            .approximate(1.0, 1e-6)
+            .set("input.time", "\"date\"")
+            .days("2026-01-01", "2026-01-24")
+            .release(
+                "rows",
+                &format!(
+                    r#"statistics = ["total", "window:7", "step"]
+                    by = {{ column = "key", values = {keys} }}"#
+                ),
+            )
+            .to_string();
         std::fs::write(folder.path().join("spec.toml"), text).unwrap();
         std::fs::write(folder.path().join("rows.csv"), "date,who,key\n").unwrap();
         let dashboard = Dashboard::new(Spec::load(&folder.path().join("spec.toml")).unwrap()).unwrap();
@@ -62,16 +66,15 @@ fn lines(text: &str, rows: &str) -> Vec<Vec<String>> {
     table.lines().skip(1).map(|line| line.split(',').map(str::to_owned).collect()).collect()
 }
 
-fn description(budget: &str, release: &str, keys: usize) -> String {
-    let keys: Vec<String> = (0..keys).map(|key| format!("\"k{key}\"")).collect();
-    format!(
-        "[privacy]\n{budget}\nprotects = \"event\"\nrelation = \"zero-out\"\n\
-         [input]\nfiles = [\"rows.csv\"]\ntime = \"date\"\n\
-         [steps]\nlength = \"1 day\"\nfirst = \"2026-01-01\"\nlast = \"2026-01-08\"\n\
-         [[release]]\nname = \"one\"\n{release}\nby = {{ column = \"key\", values = [{}] }}\n\
-         [output]\nfolder = \"public\"\n",
-        keys.join(", ")
-    )
+fn description(pure: bool, release: &str, keys: usize) -> String {
+    let keys = description::numbered(keys);
+    let described = Description::of_events().set("input.time", "\"date\"").days("2026-01-01", "2026-01-08");
+    let described = if pure {
+        described.unset("privacy.rho").set("privacy.epsilon", "1.0")
+    } else {
+        described.approximate(1.0, 1e-6)
+    };
+    described.release("one", &format!("{release}\nby = {{ column = \"key\", values = {keys} }}")).to_string()
 }
 
 /// Of so many bands, how many hold the truth.
@@ -89,20 +92,19 @@ fn covered(lines: &[Vec<String>], statistic: &str, truth: f64) -> (usize, usize)
 /// from which their band comes, so that with a pure ε only the lower limit holds.
 #[test]
 fn bands_hold_what_they_say() {
-    let gaussian = "epsilon = 1.0\ndelta = 1e-6";
     let counts = "statistics = [\"total\", \"step\"]";
     let ranges =
         "value = { column = \"value\", bounds = [0, 15], resolution = 1 }\nstatistics = [\"range:3:9\"]";
-    for (budget, release, statistics) in [
-        (gaussian, counts, &["total", "step"][..]),
-        (gaussian, ranges, &["range:3:9"]),
-        ("epsilon = 1.0", counts, &["total", "step"]),
+    for (pure, release, statistics) in [
+        (false, counts, &["total", "step"][..]),
+        (false, ranges, &["range:3:9"]),
+        (true, counts, &["total", "step"]),
     ] {
-        let lines = lines(&description(budget, release, 2000), "date,key,value\n");
+        let lines = lines(&description(pure, release, 2000), "date,key,value\n");
         for statistic in statistics {
             let (held, all) = covered(&lines, statistic, 0.0);
             assert_eq!(all, 2000);
-            assert!(held >= 1856 && (held <= 1944 || budget != gaussian), "{budget} {statistic}: {held}");
+            assert!(held >= 1856 && (held <= 1944 || pure), "{pure} {statistic}: {held}");
         }
     }
 }
@@ -121,7 +123,7 @@ fn bands_of_means_and_quantiles_hold_the_truth() {
     let value = "value = { column = \"value\", bounds = [0, 15], resolution = 1 }";
     for (statistic, truth) in [("mean", 7.5), ("quantile:0.55", 8.0)] {
         let release = format!("{value}\nstatistics = [\"{statistic}\"]");
-        let lines = lines(&description("epsilon = 1.0\ndelta = 1e-6", &release, 300), &rows);
+        let lines = lines(&description(false, &release, 300), &rows);
         let (held, all) = covered(&lines, statistic, truth);
         assert!(all == 300 && held >= 268, "{statistic}: {held} of {all}");
         let narrow = lines

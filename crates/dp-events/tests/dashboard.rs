@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use dp_events::{Dashboard, Error, Ledger, Outcome, Randomness, Spec};
+use dp_tests::description::Description;
 
 /// A folder with a description and files.
 struct Place {
@@ -428,7 +429,7 @@ fn a_folder_that_was_put_back_is_refused_or_has_noise_of_its_own() {
         }
     };
     // Little noise would be told apart from none by rounding; here it is far above 1.
-    let noisy = SMALL.replace("rho = 50", "rho = 1e-3");
+    let noisy = small().set("privacy.rho", "1e-3").to_string();
     for outside in [false, true] {
         let key = if outside { "\nkey = \"elsewhere.key\"" } else { "" };
         let spec = noisy.replace("folder = \"public\"", &format!("folder = \"public\"{key}"));
@@ -465,39 +466,27 @@ fn a_folder_that_was_put_back_is_refused_or_has_noise_of_its_own() {
 }
 
 /// A description with one release and few steps, which is planned at once.
-const SMALL: &str = r#"
-[privacy]
-rho = 50
-protects = "person"
-relation = "zero-out"
-[input]
-files = ["cases.csv"]
-time = "date"
-person = "patient"
-[limits]
-rows_per_step = 1
-steps = 3
-[steps]
-length = "1 day"
-first = "2026-01-01"
-last = "2026-01-12"
-[[release]]
-name = "cases"
-statistics = ["total", "step"]
-by = { column = "region", values = ["North", "South"] }
-[output]
-folder = "public"
-"#;
+fn small() -> Description {
+    Description::of_people("patient", 1, 3)
+        .set("privacy.rho", "50")
+        .set("input.files", r#"["cases.csv"]"#)
+        .set("input.time", "\"date\"")
+        .days("2026-01-01", "2026-01-12")
+        .release("cases", BY_REGION)
+}
+
+const BY_REGION: &str = r#"statistics = ["total", "step"]
+by = { column = "region", values = ["North", "South"] }"#;
 
 /// A changed description is refused; accepted, it begins anew with the next step and adds to what was spent.
 #[test]
 fn a_change_is_refused_or_accepted_at_its_price() {
     let events = events(8);
-    let place = Place::new(SMALL, &[("cases.csv", &csv(&events))]);
+    let place = Place::new(&small().to_string(), &[("cases.csv", &csv(&events))]);
     place.run("2026-01-05").unwrap();
     let before = Ledger::load(&place.path("dashboard.state")).unwrap();
     let old = place.read("public/cases.csv");
-    let longer = SMALL.replace("2026-01-12", "2026-01-20").replace("steps = 3", "steps = 2");
+    let longer = small().days("2026-01-01", "2026-01-20").set("limits.steps", "2").to_string();
     place.write("dashboard.toml", &longer);
     let message = place.run("2026-01-08").unwrap_err().to_string();
     assert!(
@@ -541,7 +530,8 @@ fn a_change_is_refused_or_accepted_at_its_price() {
 #[test]
 fn a_pure_epsilon_needs_no_delta() {
     let events = events(9);
-    let spec = SMALL.replace("rho = 50", "epsilon = 200.0").replace("\"step\"]", "\"step\", \"window:3\"]");
+    let small = small().unset("privacy.rho").set("privacy.epsilon", "200.0").to_string();
+    let spec = small.replace("\"step\"]", "\"step\", \"window:3\"]");
     let place = Place::new(&spec, &[("cases.csv", &csv(&events))]);
     place.run("2026-01-13").unwrap();
     let ledger = Ledger::load(&place.path("dashboard.state")).unwrap();
@@ -574,9 +564,8 @@ fn a_pure_epsilon_needs_no_delta() {
 /// Keys that nobody listed: frequent ones are found and stay, those of a few people are never shown.
 #[test]
 fn keys_are_found_in_the_rows() {
-    let spec = SMALL
-        .replace("rho = 50", "epsilon = 4.0\ndelta = 1e-6")
-        .replace(", values = [\"North\", \"South\"] }", " }");
+    let spec =
+        small().approximate(4.0, 1e-6).to_string().replace(", values = [\"North\", \"South\"] }", " }");
     let mut text = HEADER.to_owned();
     let mut daily = Vec::new();
     for day in 0..12 {

@@ -7,36 +7,7 @@ use std::path::{Path, PathBuf};
 
 use chromium::Browser;
 use dp_events::{Dashboard, Randomness, Spec};
-
-const SPEC: &str = r#"
-[privacy]
-epsilon = 1.0
-delta = 1e-6
-protects = "person"
-relation = "zero-out"
-[input]
-files = ["visits.csv"]
-time = "date"
-person = "who"
-[limits]
-rows_per_step = 1
-steps = 3
-[steps]
-length = "1 day"
-first = "2026-01-01"
-last = "2026-02-28"
-[[release]]
-name = "visits"
-statistics = ["total", "window:7", "step"]
-by = { column = "region", values = ["North", "South & \"<East>\"", "West"] }
-[[release]]
-name = "waiting"
-value = { column = "minutes", bounds = [0, 60] }
-statistics = ["mean"]
-[output]
-folder = "public"
-title = "Visits </script> of a town"
-"#;
+use dp_tests::description::Description;
 
 /// Publishes forty days of a small town, and returns the page and the table of its visits.
 fn published(folder: &Path) -> (PathBuf, String) {
@@ -54,7 +25,23 @@ fn published(folder: &Path) -> (PathBuf, String) {
         }
     }
     std::fs::write(folder.join("visits.csv"), rows).unwrap();
-    std::fs::write(folder.join("town.toml"), SPEC).unwrap();
+    let town = Description::of_people("who", 1, 3)
+        .approximate(1.0, 1e-6)
+        .set("input.files", r#"["visits.csv"]"#)
+        .set("input.time", "\"date\"")
+        .days("2026-01-01", "2026-02-28")
+        .set("output.title", r#""Visits </script> of a town""#)
+        .release(
+            "visits",
+            r#"statistics = ["total", "window:7", "step"]
+            by = { column = "region", values = ["North", "South & \"<East>\"", "West"] }"#,
+        )
+        .release(
+            "waiting",
+            r#"value = { column = "minutes", bounds = [0, 60] }
+            statistics = ["mean"]"#,
+        );
+    std::fs::write(folder.join("town.toml"), town.to_string()).unwrap();
     let dashboard = Dashboard::new(Spec::load(&folder.join("town.toml")).unwrap()).unwrap();
     let until = dashboard.spec().calendar.read_instant("2026-02-10").unwrap();
     dashboard.run(until, Randomness::Reproducible(3)).unwrap();
