@@ -25,6 +25,25 @@ use crate::spec::{By, Promise, Protects, Release, Spec, Statistic};
 /// The methods whose noise serves any statistic of the stream, best first.
 const METHODS: [Method; 3] = [Method::ScaledSqrt, Method::NormalizedSqrt, Method::Sqrt];
 
+/// The methods for a statistic alone, best first. Over long horizons those come first whose rows have closed forms.
+fn methods_alone(problem: &Problem, pure: bool) -> &'static [Method] {
+    let is = |workload: Workload| *problem.workload() == workload;
+    if pure {
+        &PURE_METHODS
+    } else if problem.steps() <= LONG {
+        &METHODS
+    } else if is(Workload::step()) {
+        &[Method::Identity]
+    } else if is(Workload::count()) || is(Workload::average()) {
+        &[Method::ScaledBlt, Method::ScaledSqrt]
+    } else {
+        &METHODS
+    }
+}
+
+/// Beyond this many steps the rows of a strategy with a full core take many transforms of the horizon.
+const LONG: usize = 1 << 14;
+
 /// The same for Laplace noise; which is best depends on the statistics.
 const PURE_METHODS: [Method; 2] = [Method::WeightedTree, Method::Identity];
 
@@ -316,10 +335,12 @@ struct Builder<'a> {
 /// A fit, and the strategy that was built of it.
 type Built = (Fitted, Arc<dyn Strategy>);
 
-/// A fit, the strategy that was built of it, and the mean squared error of every statistic alone where that was needed.
+/// A fit, the strategy that was built of it, its plan where one was made to try it, and the mean squared error of every statistic
+/// alone where that was needed.
 struct Fit {
     fitted: Fitted,
     strategy: Arc<dyn Strategy>,
+    plan: Option<Plan>,
     alone: Vec<f64>,
 }
 
@@ -393,17 +414,20 @@ impl<'a> Builder<'a> {
         let participation =
             footprint.terms().first().map_or(Participation::Single, |term| term.participation);
         let pure = matches!(spec.privacy.budget, Promise::Pure { .. });
-        let Fit { fitted, strategy, alone } = match self.kept {
+        let Fit { fitted, strategy, plan, alone } = match self.kept {
             Some(kept) => {
                 let fitted = kept.get(index).cloned().ok_or(dp_mechanisms::Error::State {
                     reason: "it holds the strategies of other releases".to_owned(),
                 })?;
                 let strategy = fitted.strategy(&self.joint(release, participation, None)?)?;
-                Fit { fitted, strategy, alone: Vec::new() }
+                Fit { fitted, strategy, plan: None, alone: Vec::new() }
             }
             None => self.fit(release, &footprint, participation, budget, pure)?,
         };
-        let plan = Plan::exact(&strategy, footprint, budget, 1.0)?;
+        let plan = match plan {
+            Some(plan) => plan,
+            None => Plan::exact(&strategy, footprint, budget, 1.0)?,
+        };
         let steps = plan.steps();
         let expected = release.statistics.len() + 1;
         if fitted.row_norms.len() != expected || fitted.row_norms.iter().any(|rows| rows.len() != steps) {
@@ -498,7 +522,7 @@ impl<'a> Builder<'a> {
                 release.weights.iter().zip(&alone).map(|(importance, alone)| importance / alone).collect();
             self.joint(release, participation, Some(&weights))?
         };
-        let (fitted, strategy) = self.strategy(&problem, footprint, budget, pure)?;
+        let ((fitted, strategy), plan) = self.strategy(&problem, footprint, budget, pure)?;
         let mut row_norms = Vec::new();
         for workload in release.statistics.iter().map(|one| one.workload()).chain([Ok(Workload::count())]) {
             let rows = strategy.reading(&workload?)?.row_norms()?;
@@ -507,17 +531,17 @@ impl<'a> Builder<'a> {
         let error =
             if pure { absolute_error(&problem, strategy.as_ref()) } else { problem.error(strategy.as_ref()) };
         let gap = (error? / planner::lower_bound(&problem)? - 1.0).max(0.0);
-        Ok(Fit { fitted: Fitted { row_norms, gap: Some(gap.to_bits()), ..fitted }, strategy, alone })
+        Ok(Fit { fitted: Fitted { row_norms, gap: Some(gap.to_bits()), ..fitted }, strategy, plan, alone })
     }
 
-    /// The strategy for a problem, without the rows of its statistics.
+    /// The strategy for a problem, without the rows of its statistics, and its plan unless it was fitted for another release.
     fn strategy(
         &mut self,
         problem: &Problem,
         footprint: &Footprint,
         budget: Budget,
         pure: bool,
-    ) -> dp_mechanisms::Result<Built> {
+    ) -> dp_mechanisms::Result<(Built, Option<Plan>)> {
         let name = match problem.statistics() {
             [one] => one.workload().to_string(),
             several => {
@@ -528,10 +552,10 @@ impl<'a> Builder<'a> {
         let needs = footprint.needs_non_negative_columns();
         let name = format!("{name} {} {needs}", problem.participation());
         if let Some(fitted) = self.fitted.get(&name) {
-            return Ok(fitted.clone());
+            return Ok((fitted.clone(), None));
         }
         let mut refusal = dp_mechanisms::Error::Empty { what: "the list of strategies" };
-        let mut best: Option<(f64, Built)> = None;
+        let mut best: Option<(f64, Built, Plan)> = None;
         for method in if pure { &PURE_METHODS[..] } else { &METHODS[..] } {
             let tried = method.build(problem).and_then(|strategy| {
                 let shape = Shape::of(strategy.as_ref())?;
@@ -539,14 +563,14 @@ impl<'a> Builder<'a> {
                 let fitted = Fitted { method, shape, row_norms: Vec::new(), gap: None };
                 // What is measured is what can be built again, not what was fitted.
                 let strategy = fitted.strategy(problem)?;
-                Plan::exact(&strategy, footprint.clone(), budget, 1.0)?;
+                let plan = Plan::exact(&strategy, footprint.clone(), budget, 1.0)?;
                 let error = if pure { absolute_error(problem, strategy.as_ref())? } else { 0.0 };
-                Ok((error, (fitted, strategy)))
+                Ok((error, (fitted, strategy), plan))
             });
             match tried {
-                Ok((error, fitted)) => {
-                    if best.as_ref().is_none_or(|(least, _)| error < *least) {
-                        best = Some((error, fitted));
+                Ok(tried) => {
+                    if best.as_ref().is_none_or(|(least, ..)| tried.0 < *least) {
+                        best = Some(tried);
                     }
                     if !pure {
                         break;
@@ -555,9 +579,9 @@ impl<'a> Builder<'a> {
                 Err(error) => refusal = error,
             }
         }
-        let fitted = best.map(|(_, fitted)| fitted).ok_or(refusal)?;
+        let (_, fitted, plan) = best.ok_or(refusal)?;
         self.fitted.insert(name, fitted.clone());
-        Ok(fitted)
+        Ok((fitted, Some(plan)))
     }
 
     /// The mean squared error of a statistic alone, by the first method that serves it.
@@ -583,7 +607,7 @@ impl<'a> Builder<'a> {
 fn least_alone(problem: &Problem, pure: bool) -> dp_mechanisms::Result<f64> {
     let mut refusal = dp_mechanisms::Error::Empty { what: "the list of strategies" };
     let mut least: Option<f64> = None;
-    for method in if pure { &PURE_METHODS[..] } else { &METHODS[..] } {
+    for method in methods_alone(problem, pure) {
         let error = method.build(problem).and_then(|strategy| {
             if pure { absolute_error(problem, strategy.as_ref()) } else { problem.error(strategy.as_ref()) }
         });

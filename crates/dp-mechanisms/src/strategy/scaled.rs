@@ -32,6 +32,12 @@ fn quadratic(parameters: &[f64]) -> Parameters {
 /// use the same.
 const FIT_LIMIT: usize = 1 << 14;
 
+/// The same where a statistic has to be applied by convolution, to every column that the fit looks at.
+const CONVOLVED_LIMIT: usize = 1 << 12;
+
+/// The coefficients of a band are fitted over at least so many times its length, where there are as many steps.
+const FEWEST_BANDS: usize = 8;
+
 /// Windows are not made shorter than that for a fit.
 const SHORTEST_WINDOW: usize = 16;
 
@@ -86,7 +92,10 @@ pub fn scaled_sqrt(problem: &Problem, watch: &mut Watch<'_>) -> Result<ToeplitzS
     let (workload, steps) = (problem.workload(), problem.steps());
     let core = root_core(problem.statistics(), steps)?;
     let parameters = match shortened(problem.statistics(), steps)? {
-        Some(short) => fit(&short, FIT_LIMIT, &root_core(&short, FIT_LIMIT)?, watch)?,
+        Some(short) => {
+            let limit = fit_limit(&short);
+            fit(&short, limit, &root_core(&short, limit)?, watch)?
+        }
         None => fit(problem.statistics(), steps, &core, watch)?,
     };
     let rows = row_scaling(&parameters, steps);
@@ -97,21 +106,30 @@ pub fn scaled_sqrt(problem: &Problem, watch: &mut Watch<'_>) -> Result<ToeplitzS
     let separation = problem.participation().separation();
     let mut root = root_coefficients(problem.statistics(), steps)?;
     root.truncate(separation);
-    let fitted = minimize_coefficients(problem, separation, watch)?;
+    // Far beyond the band its coefficients do not depend on the horizon.
+    let length = steps.min(FIT_LIMIT.max(FEWEST_BANDS * separation));
+    let fitted = minimize_coefficients(&problem.with_steps(length), separation, watch)?;
     // The best band without scaling is not always the best one with it.
     let candidates = [with_band(problem, fitted, watch)?, with_band(problem, root, watch)?, whole.clone()];
     Ok(least(candidates, problem)?.unwrap_or(whole))
 }
 
-/// The statistics of a horizon beyond [`FIT_LIMIT`] at that limit, with windows that are as long in comparison; nothing
+/// The longest horizon at which parameters are fitted to these statistics.
+fn fit_limit(statistics: &[Statistic]) -> usize {
+    let convolved = statistics.iter().any(|one| matches!(one.workload().recurrence(), Recurrence::None));
+    if convolved { CONVOLVED_LIMIT } else { FIT_LIMIT }
+}
+
+/// The statistics of a horizon beyond [`fit_limit`] at that limit, with windows that are as long in comparison; nothing
 /// where there is no window, or where so little would be left of one that its first steps are as good.
 fn shortened(statistics: &[Statistic], steps: usize) -> Result<Option<Vec<Statistic>>> {
-    let short = |width: usize| (width as f64 * (FIT_LIMIT as f64 / steps as f64)).round() as usize;
+    let limit = fit_limit(statistics);
+    let short = |width: usize| (width as f64 * (limit as f64 / steps as f64)).round() as usize;
     let windows = statistics.iter().filter_map(|one| match one.workload().recurrence() {
         Recurrence::Window { width } => Some(short(width.min(steps))),
         _ => None,
     });
-    if steps <= FIT_LIMIT || windows.max().is_none_or(|width| width < SHORTEST_WINDOW) {
+    if steps <= limit || windows.max().is_none_or(|width| width < SHORTEST_WINDOW) {
         return Ok(None);
     }
     let shortened = |one: &Statistic| match one.workload().recurrence() {
@@ -172,7 +190,7 @@ fn heaviest_blocks(lengths: &[f64], block: usize, times: usize) -> f64 {
 /// # Errors
 /// What the numeric core refuses, or a watch that stops the fit.
 pub fn fit(statistics: &[Statistic], steps: usize, core: &Core, watch: &mut Watch<'_>) -> Result<Parameters> {
-    let length = steps.min(FIT_LIMIT);
+    let length = steps.min(fit_limit(statistics));
     if length < 2 {
         return Ok([0.0; 6]);
     }

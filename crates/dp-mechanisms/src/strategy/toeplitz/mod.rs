@@ -358,6 +358,9 @@ impl ToeplitzStrategy {
                 rows::scaled(&self.workload, &core.inverse()?.coefficients(steps), &pieces.tables())
             }
             Shape::Tables(Core::Rational(core), scaling, _) if recurs => by_recursion(core, scaling),
+            Shape::Tables(..) if self.workload.is_average() && steps > rows::EXACT_LIMIT => {
+                Ok(rows::divided(&self.workload, &self.reading(&Workload::count())?.row_norms()?))
+            }
             Shape::Tables(core, scaling, _) => rows::scaled(&self.workload, &core.inverse(steps)?, scaling),
         }
     }

@@ -13,7 +13,7 @@ use crate::strategy::{RowNorms, check_materializable, prefix_sums_of_squares};
 use crate::workload::{Recurrence, Workload};
 
 /// Up to this many steps every entry of B is computed; above it, selected rows, and the rest interpolated.
-const EXACT_LIMIT: usize = 8192;
+pub(super) const EXACT_LIMIT: usize = 8192;
 
 /// `C = T`: for Toeplitz workloads `b = a/c` and the norms are partial sums.
 pub(super) fn unscaled(workload: &Workload, mut inverse: Vec<f64>) -> Result<RowNorms> {
@@ -46,13 +46,16 @@ pub(super) fn closed_form(workload: &Workload, core: &Rational, steps: usize) ->
     if !geometric.is_accurate(steps) {
         return None;
     }
-    if workload.is_average() {
-        let nodes = sample_rows(workload, steps);
-        let squared = |row: &usize| geometric.row(row + 1) / workload.divisor(*row).powi(2);
-        let squared: Vec<f64> = nodes.iter().map(squared).collect();
-        return Some(RowNorms::interpolated(&nodes, &squared, &[], steps));
-    }
-    Some(RowNorms::geometric(geometric, steps))
+    let sums = RowNorms::geometric(geometric, steps);
+    Some(if workload.is_average() { divided(workload, &sums) } else { sums })
+}
+
+/// The rows of an average from those of the sums that it divides, interpolated.
+pub(super) fn divided(workload: &Workload, sums: &RowNorms) -> RowNorms {
+    let nodes = sample_rows(workload, sums.steps());
+    let squared = |&row: &usize| Some(sums.at(row)? / workload.divisor(row).powi(2));
+    let squared: Vec<f64> = nodes.iter().filter_map(squared).collect();
+    RowNorms::interpolated(&nodes, &squared, &[], sums.steps())
 }
 
 /// `C = D1 · T · D2`.
@@ -172,8 +175,17 @@ fn interpolated(workload: &Workload, inverse: &[f64], scaling: &Scaling) -> Resu
     if workload.constant_rate().is_none() {
         check_materializable(steps)?;
     }
-    let weights = workload.series(steps)?.unwrap_or_else(|| series::count(steps));
     let nodes = sample_rows(workload, steps);
+    if let Recurrence::Window { width: 1 } = workload.recurrence() {
+        // Each entry of a row is a product: no transform is needed.
+        let norm = |&row: &usize| -> f64 {
+            let entries = inverse[..=row].iter().zip(scaling.rows[..=row].iter().rev());
+            scaling.column_norms[row].powi(2) * entries.map(|(entry, d)| (entry / d).powi(2)).sum::<f64>()
+        };
+        let norms: Vec<f64> = nodes.par_iter().map(norm).collect();
+        return Ok(RowNorms::interpolated(&nodes, &norms, &[], steps));
+    }
+    let weights = workload.series(steps)?.unwrap_or_else(|| series::count(steps));
     // b_{t,i} = (1/d_i) Σ_j A_{t,j} n_j t⁻¹_{j-i}: with j counted back from t, a product of two series. Rows of similar length share
     // the spectrum of the inverse.
     let mut norms = Vec::with_capacity(nodes.len());
@@ -257,6 +269,7 @@ mod tests {
             ("window:2000", 3000),
             ("window:2999", 3000),
             ("poly:0.5", 3000),
+            ("step", 3000),
         ] {
             let workload: Workload = text.parse().unwrap();
             let core = sqrt_core(&workload, steps).unwrap();
