@@ -175,8 +175,8 @@ pub(crate) fn document(spec: &Spec, planned: &[Planned], header: &Header) -> Str
     let _ = writeln!(
         text,
         "\nThe noise is {noise}, sampled and added in exact integer arithmetic; rounding afterwards cannot \
-         undo it. The mean squared error of the strategy, weighted over the statistics of a release, is proved to be at most as \
-         much above that of any other strategy as the table says{margin}. Bands hold the number without noise with probability 95 %, each by itself."
+         undo it. The standard deviation of the strategy (the root of the mean square over all steps, and over the statistics of a release \
+         as they are weighted) is proved to be at most as much above that of any other strategy as the table says{margin}. Bands hold the number without noise with probability 95 %, each by itself."
     );
     if planned.iter().any(|planned| planned.encoding.measure == Measure::Sum) {
         let _ = writeln!(
@@ -198,7 +198,7 @@ fn spending(text: &mut String, spec: &Spec, planned: &[Planned], header: &Header
     text.push_str(
         "\nA step is published when its end has passed, whether it has rows or not: the number, the times and the names of \
          all lines are known beforehand, but for keys that are not listed.\n\n## What is spent\n\nThe budget is spent once, for all steps of the horizon, when the \
-         first step is published.\n\n| release | of | statistics | keys | strategy | error above the least there can be | ρ | μ |\n\
+         first step is published.\n\n| release | of | statistics | keys | strategy | standard deviation above the least there can be | ρ | μ |\n\
          |---|---|---|---|---|---|---|---|\n",
     );
     for (release, planned) in spec.releases.iter().zip(planned) {

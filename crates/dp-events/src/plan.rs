@@ -147,10 +147,10 @@ impl Planned {
         &self.fitted
     }
 
-    /// How far the error of the strategy, or the weighted sum of the errors of several statistics, is above what no strategy can
-    /// beat, as a fraction: certified when it was planned.
+    /// How far the root of the mean squared error of the strategy, over its statistics as they are weighted, is above what no strategy
+    /// can beat, as a fraction: certified when it was planned.
     pub fn gap(&self) -> Option<f64> {
-        self.fitted.gap.map(f64::from_bits)
+        self.fitted.gap.map(|squared| (1.0 + f64::from_bits(squared)).sqrt() - 1.0)
     }
 
     /// A statistic beside what it could be alone and at best; nothing for means and quantiles, whose error depends on the
@@ -236,7 +236,7 @@ pub(crate) struct Fitted {
     shape: Option<Shape>,
     /// By statistic; the last is the total, which decides on keys that are found.
     row_norms: Vec<Vec<u64>>,
-    /// How far the error, or the weighted sum of errors, is above what nothing can beat, as a fraction.
+    /// How far the squared error, or the weighted sum of squared errors, is above what nothing can beat, as a fraction.
     #[serde(default)]
     gap: Option<u64>,
 }

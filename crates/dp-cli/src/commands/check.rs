@@ -41,7 +41,7 @@ struct Line {
     typical: Option<f64>,
     least: Option<f64>,
     split: Option<f64>,
-    /// How far the strategy is above what nothing can beat, over all statistics of the release.
+    /// How far the deviations of the strategy are above what nothing can beat, over all statistics of the release.
     gap: Option<f64>,
     cells: usize,
     bytes: usize,
@@ -153,7 +153,7 @@ fn print(dashboard: &Dashboard, lines: &[Line]) -> Result<()> {
     for planned in dashboard.planned()?.iter() {
         if let Some(gap) = planned.gap() {
             output::line(&format!(
-                "{}: {} is within {:.2} % of the least error that its statistics can have together",
+                "{}: {} is within {:.2} % of the least standard deviation that its statistics can have together",
                 planned.name,
                 planned.strategy(),
                 (1e4 * gap).ceil() / 100.0
@@ -162,8 +162,8 @@ fn print(dashboard: &Dashboard, lines: &[Line]) -> Result<()> {
     }
     if dashboard.spec().counts_repeatedly() {
         output::line(
-            "where a person counts in several steps, most of a margin above a few percent is the proof's: the least error is \
-             known to lie above it, and not how far",
+            "where a person counts in several steps, most of a margin above a few percent is what the proof gives away: the least \
+             lies somewhere between, and less is known of it",
         )?;
     }
     let bytes: usize = dashboard.planned()?.iter().map(Planned::memory).sum();
