@@ -2,6 +2,7 @@
 
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -45,6 +46,18 @@ pub(crate) fn planning() -> ProgressBar {
         Ok(style) => bar.with_style(style),
         Err(_) => bar,
     }
+}
+
+/// Does something that may take a while, and says what it is and for how long it has been at it where somebody watches.
+pub(crate) fn while_working<T>(what: &str, work: impl FnOnce() -> T) -> T {
+    let style = ProgressStyle::with_template("{msg}, {elapsed} so far");
+    let (Ok(style), true) = (style, std::io::stderr().is_terminal()) else { return work() };
+    let bar = ProgressBar::new_spinner().with_style(style).with_message(what.to_owned());
+    // The first tick comes after a second: most of what is done takes less.
+    bar.enable_steady_tick(Duration::from_secs(1));
+    let done = work();
+    bar.finish_and_clear();
+    done
 }
 
 /// A table with aligned columns: the first to the left, the others to the right.

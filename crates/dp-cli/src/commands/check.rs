@@ -30,7 +30,7 @@ pub(crate) struct Check {
 /// The most rows of a kind that are listed.
 const MOST_ROWS: usize = 20;
 
-#[derive(Serialize)]
+#[derive(Serialize, Clone)]
 struct Line {
     release: String,
     statistic: String,
@@ -51,10 +51,11 @@ struct Line {
 impl Check {
     pub(crate) fn run(self) -> Result<()> {
         let dashboard = Dashboard::new(load(&self.file)?)?;
-        let mut lines = Vec::new();
-        for planned in dashboard.planned()?.iter() {
-            lines.extend(lines_of(&dashboard, planned)?);
-        }
+        let steps = dashboard.spec().calendar.steps();
+        let lines = output::while_working(&format!("planning the noise of {steps} steps"), || {
+            let planned = dashboard.planned()?.iter().map(|planned| lines_of(&dashboard, planned));
+            Ok::<_, anyhow::Error>(planned.collect::<Result<Vec<_>>>()?.concat())
+        })?;
         if self.json {
             output::json(&lines)?;
         } else {

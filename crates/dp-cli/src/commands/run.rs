@@ -70,14 +70,14 @@ impl Run {
         };
         let dashboard = Dashboard::new(spec)?;
         let outcome = if self.accept_change {
-            dashboard.run_changed(until, randomness)?
+            output::while_working("planning anew", || dashboard.run_changed(until, randomness))?
         } else if self.workers.is_some() || self.processes.is_some() || self.progress {
             match dp_dataflow::run(&dashboard, until, randomness, self.options()?)? {
                 Some(outcome) => outcome,
                 None => return output::line("the first process has published"),
             }
         } else {
-            dashboard.run(until, randomness)?
+            output::while_working("planning, reading and publishing", || dashboard.run(until, randomness))?
         };
         let folder = dashboard.spec().output.display();
         let (before, now, steps) = (outcome.before, outcome.published, outcome.steps);
