@@ -42,7 +42,7 @@ pub(crate) struct DatedArguments {
     #[arg(long, value_name = "ROWS", requires = "person", default_value_t = 1)]
     rows_per_step: u32,
     /// The column by which the release is split
-    #[arg(long, value_name = "COLUMN", requires = "time")]
+    #[arg(long, value_name = "COLUMN")]
     pub(crate) by: Option<String>,
     /// The values of --by that are published, chosen without looking at the data; rows elsewhere are left out. Without them,
     /// those are published that stand out so far that no single person can have caused it
@@ -89,6 +89,18 @@ fn check_table(path: &Path) -> Result<()> {
 }
 
 impl DatedArguments {
+    /// Whether rows have times. Without them every row is a step of its own, which nothing can split.
+    pub(crate) fn is_given(&self) -> Result<bool> {
+        if self.by.is_some() && self.time.is_none() {
+            return Err(Usage::error(
+                "--by splits what is counted in a step, and without --time every row is a step of its own; give --time with --first \
+                 and --last. Where rows have no time, add a column with the same date to all of them, and give that date as \
+                 --first and --last: all rows are then one step",
+            ));
+        }
+        Ok(self.time.is_some())
+    }
+
     /// Releases the steps that are over, and prints what is promised.
     pub(crate) fn run(&self, job: &Job<'_>) -> Result<()> {
         let OutputArguments { output, plot, overwrite, state, json, .. } = job.output;

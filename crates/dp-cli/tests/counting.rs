@@ -422,6 +422,11 @@ fn nonsense_is_refused_with_a_remedy() {
     fail(&[&items[..], &["--integers", "0:1"], &budget].concat(), 1, "not in the universe");
     fail(&[&items[..], &budget].concat(), 2, "--universe");
     fail(&[&items[..], &["--discover"], &budget].concat(), 2, "--threshold-delta");
+    fail(
+        &[&items[..], &["--integers", "0:1", "--by", "place"], &budget].concat(),
+        2,
+        "all rows are then one step",
+    );
     fail(&[&items[..], &["--discover", "--threshold-delta", "1.5"], &budget].concat(), 2, "1.5");
     fs::write(&input, "letter\na;b\n").unwrap();
     let universe = path(&directory, "universe.txt");

@@ -110,7 +110,7 @@ impl Planned {
 
 impl Release {
     pub(crate) fn run(&self) -> Result<()> {
-        if self.dated.time.is_some() {
+        if self.dated.is_given()? {
             return self.by_calendar();
         }
         let (Some(column), Some(bounds)) = (&self.column, self.bounds) else {

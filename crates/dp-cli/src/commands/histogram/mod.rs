@@ -77,7 +77,7 @@ pub(crate) struct Histogram {
 
 impl Histogram {
     pub(crate) fn run(&self) -> Result<()> {
-        if self.dated.time.is_some() {
+        if self.dated.is_given()? {
             return self.by_calendar();
         }
         let participation = self.participation.unwrap_or(Participation::Single);
