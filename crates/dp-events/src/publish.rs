@@ -19,7 +19,12 @@ pub(crate) const COLUMNS: [&str; 7] =
 
 /// Writes every file that is not as it should be.
 pub(crate) fn publish(spec: &Spec, header: &Header, planned: &[Planned], archive: &Archive) -> Result<()> {
-    std::fs::create_dir_all(&spec.output).map_err(|error| Error::file(&spec.output, error))?;
+    std::fs::create_dir_all(&spec.output).map_err(|error| {
+        Error::file(
+            &spec.output,
+            format!("{error}. The state is saved and nothing is lost: mend this, and run again"),
+        )
+    })?;
     let tables = tables(spec, header, planned, archive);
     for table in &tables {
         let name = &table.release.name;

@@ -192,7 +192,8 @@ pub(crate) fn make_folder(path: &Path) -> Result<()> {
     builder.create(path).map_err(|error| Error::file(path, error))
 }
 
-/// Replaces a file that anybody may read, as a whole: written beside, synced, renamed, its folder synced.
+/// Replaces a file that anybody may read, as a whole: written beside, synced, renamed, its folder synced. What it holds follows from
+/// the saved state, so that the next run can make it good.
 pub(crate) fn write_public(path: &Path, bytes: &[u8]) -> Result<()> {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");
@@ -207,7 +208,14 @@ pub(crate) fn write_public(path: &Path, bytes: &[u8]) -> Result<()> {
             _ => File::open(".")?.sync_all(),
         }
     };
-    replace().map_err(|error| Error::file(path, error))
+    replace().map_err(|error| {
+        // What is half written is of no use to anybody.
+        let _ = fs::remove_file(&beside);
+        Error::file(
+            path,
+            format!("{error}. The state is saved and nothing is lost: mend this, and run again"),
+        )
+    })
 }
 
 #[cfg(test)]
