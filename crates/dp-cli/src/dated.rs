@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::Args;
 use dp_events::calendar::Calendar;
-use dp_events::{Dashboard, Randomness, Spec};
+use dp_events::intake::BadRow;
+use dp_events::{Dashboard, Mistake, Randomness, Spec};
 use dp_mechanisms::{Participation, Relation};
 
 use crate::arguments::{NoiseArguments, OutputArguments, Usage};
@@ -66,6 +67,16 @@ pub(crate) struct Job<'a> {
     pub(crate) by: Option<(&'a str, Option<Vec<String>>)>,
     pub(crate) output: &'a OutputArguments,
     pub(crate) noise: &'a NoiseArguments,
+}
+
+/// A mistake in a row, with advice that somebody without a description can follow.
+fn in_words_of_flags(mut mistake: Mistake) -> Mistake {
+    let bad = [BadRow::Time, BadRow::Person, BadRow::Key, BadRow::Value];
+    if bad.iter().any(|bad| bad.sentence() == mistake.message) {
+        let message = mistake.message.replace(", or give `input.format`", "");
+        mistake.message = format!("{message}; or leave such rows out with --bad-rows drop");
+    }
+    mistake
 }
 
 /// A text as TOML has it, in quotes.
@@ -136,6 +147,7 @@ impl DatedArguments {
                     "the state was made for something else: {}; repeat its options, or begin another state",
                     differences.join("; ")
                 )),
+                dp_events::Error::Input(mistake) => anyhow::anyhow!(in_words_of_flags(mistake)),
                 other => other.into(),
             })?;
         let table = texts.tables.first().map(String::as_str).unwrap_or_default();

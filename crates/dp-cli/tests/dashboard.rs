@@ -427,6 +427,14 @@ fn flags_with_times_are_a_dashboard_of_one_release() {
         }
         assert_eq!(std::fs::read_to_string(folder.join("table.csv")).unwrap(), expected);
         std::fs::write(folder.join("other.csv"), "mine").unwrap();
+        // Advice that somebody without a description can follow.
+        let strict =
+            "--input cases.csv --time date --first 2026-01-01 --last 2026-01-05 --relation zero-out --rho 1";
+        let strict: Vec<&str> = strict.split_whitespace().collect();
+        let strict = dp(folder, &[words, &people, &strict].concat());
+        let message = String::from_utf8(strict.stderr).unwrap();
+        assert!(message.contains("leave such rows out with --bad-rows drop"), "{message}");
+        assert!(!message.contains("input.format"), "{message}");
         for (more, sentence) in [
             (&["--state", "kept", "--output", "other.csv"][..], "is not a table of releases"),
             (
