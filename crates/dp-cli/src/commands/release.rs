@@ -400,11 +400,13 @@ impl Live for Numbers<'_> {
             let release = plan.on_grid(self.release[0]);
             return Ok(vec![Line { step, item: None, release, standard_deviation: deviation }]);
         };
-        let line = |(index, (name, value)): (usize, (String, &f64))| {
+        // By the names under which they were asked for.
+        let line = |(index, (name, value)): (usize, (&String, &f64))| {
             let standard_deviation = several.plan.standard_deviation(index, step).unwrap_or(f64::NAN);
-            Line { step, item: Some(name), release: several.plan.on_grid(index, *value), standard_deviation }
+            let release = several.plan.on_grid(index, *value);
+            Line { step, item: Some(name.clone()), release, standard_deviation }
         };
-        Ok(several.names().into_iter().zip(&several.values).enumerate().map(line).collect())
+        Ok(self.command.workload.iter().zip(&several.values).enumerate().map(line).collect())
     }
 
     fn can_be_asked_again(&self) -> bool {

@@ -68,11 +68,12 @@ fn several_statistics_are_read_off_one_noise() {
     let rows: Vec<String> = (0..8).map(|row| format!("{}", row % 2)).collect();
     std::fs::write(at("rows.csv"), format!("value\n{}\n", rows.join("\n"))).unwrap();
     std::fs::write(at("five.csv"), format!("value\n{}\n", rows[..5].join("\n"))).unwrap();
-    let more = ["--workload", "window:3", "--workload", "step"];
+    let (more, plot) = (["--workload", "window:3", "--workload", "step"], at("plot.svg"));
     let run = |input: &str, state: &str, output: &str| {
         let (input, state, output) = (at(input), at(state), at(output));
-        let words = release(&[("--input", &input), ("--strategy", "auto"), ("--grid", "1")]);
-        let kept = ["--state", &state, "--output", &output];
+        let words =
+            release(&[("--input", &input), ("--strategy", "auto"), ("--grid", "1"), ("--workload", "total")]);
+        let kept = ["--state", &state, "--output", &output, "--plot", &plot];
         dp(&[&words[..], &more, &kept].concat())
     };
     for (input, state, output) in [
@@ -92,13 +93,16 @@ fn several_statistics_are_read_off_one_noise() {
     for step in 0..8 {
         // Rounded to whole numbers, each by itself.
         let sum = |from: usize| steps[from..=step].iter().sum::<f64>();
-        for (name, from) in [("count", 0), ("window:3", step.saturating_sub(2))] {
+        for (name, from) in [("total", 0), ("window:3", step.saturating_sub(2))] {
             let line =
                 lines.iter().find(|line| line[0] == (step + 1).to_string() && line[1] == name).unwrap();
             let rounding = 0.5 * (step - from + 2) as f64;
             assert!((value(line) - sum(from)).abs() <= rounding, "{line:?}: {}", sum(from));
         }
     }
+    // They have the names under which they were asked for, and each is drawn.
+    let plot = std::fs::read_to_string(&plot).unwrap();
+    assert!(plot.contains("total of value") && plot.matches("<polygon").count() >= 3, "{plot}");
     // The state belongs to these statistics.
     let (input, state, output) = (at("rows.csv"), at("parts"), at("parts.csv"));
     let words = release(&[("--input", &input), ("--strategy", "auto"), ("--grid", "1"), ("--state", &state)]);
