@@ -162,11 +162,6 @@ fn every_mechanism_keeps_its_promise_and_wastes_little() {
             verdict(audit, SHOWN * attainable)
                 .unwrap_or_else(|error| panic!("{method} × {workload}: {error}"));
             for scale in [2.0 / 3.0, 1.5] {
-                // What also pays for longer horizons has noise to spare at this one.
-                if attainable / scale < 1.2 && scale < 1.0 {
-                    assert_eq!(method, Method::Anytime);
-                    continue;
-                }
                 let scaled = plan(method, workload, steps, Budget::gaussian(1.0 / scale).unwrap()).unwrap();
                 let (audit, _) = audit_plan(&scaled, &claim);
                 assert!(

@@ -182,8 +182,8 @@ impl Plan {
 
     /// A stream without a known end: epochs of doubling length, the first of `first_epoch` steps, each with a strategy of its
     /// own by the same method and the whole budget for whoever takes part in it. [`Method::Anytime`] is calibrated for ever and
-    /// expects `first_epoch` steps: for counts and averages its first epoch does not end (before 2^40 steps), and the error of a count
-    /// stays within 1.45 times the best for exactly t steps from the expected length (of a hundred or more) to a thousand times that.
+    /// expects `first_epoch` steps: for counts and averages its first epoch does not end (before 2^40 steps), and the mean squared error of a
+    /// count of single contributions stays within 1.3 times the best for exactly t steps for all t from the expected length (of a hundred or more) on.
     ///
     /// # Errors
     /// A first epoch of zero steps, several participations in one footprint, or what its strategy refuses.

@@ -129,7 +129,7 @@ impl Problem {
     }
 
     /// The same where about so many steps are expected, and [`Problem::steps`] are the most that there can be: what
-    /// [`Method::Anytime`](crate::Method::Anytime) is fitted to, and nothing else.
+    /// [`Method::Anytime`](crate::Method::Anytime) is made for, and nothing else.
     ///
     /// # Errors
     /// Zero steps.

@@ -111,7 +111,7 @@ impl Coefficients {
             Method::Optimal => Arc::new(optimal::Optimal::of_coefficients(workload, steps, self)?),
             Method::Structured => Arc::new(structured::Structured::of_coefficients(workload, steps, self)?),
             Method::Group => Arc::new(group::Group::of_coefficients(workload, steps, self)?),
-            Method::Anytime => Arc::new(super::anytime::Anytime::of_coefficients(workload, steps, self)?),
+            Method::Anytime => super::anytime::of_coefficients(workload, steps, self)?,
             method => {
                 Arc::new(toeplitz::ToeplitzStrategy::of_coefficients(method.name(), workload, steps, self)?)
             }

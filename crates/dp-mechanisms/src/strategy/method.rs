@@ -62,7 +62,7 @@ methods! {
     ScaledBlt = "scaled-blt",
     /// The circulant square root of the count: [`group::Group`].
     Group = "group",
-    /// A sensitivity that is bounded for ever: [`anytime::Anytime`].
+    /// A sensitivity that is bounded for ever: [`anytime::anytime`].
     Anytime = "anytime",
     /// The binary tree, decoded by least squares: [`honaker::Honaker::full`].
     HonakerFull = "honaker-full",
@@ -122,7 +122,7 @@ impl Method {
             Self::BinaryTree => Arc::new(tree::BinaryTree::new(problem)),
             Self::WeightedTree => Arc::new(weighted_tree::WeightedTree::new(problem)),
             Self::Group => Arc::new(group::Group::new(problem)?),
-            Self::Anytime => Arc::new(anytime::Anytime::new(problem, watch)?),
+            Self::Anytime => anytime::anytime(problem, watch)?,
             Self::Identity => Arc::new(identity::Independent::on_input(problem)),
             Self::Output => Arc::new(identity::Independent::on_output(problem)),
         })
@@ -174,7 +174,7 @@ impl Method {
             Self::ScaledBlt => 0.02 + fit + tables,
             Self::HonakerOnline | Self::HonakerFull => 4e-8 * steps * statistics,
             Self::WeightedTree => 0.01 + 4e-8 * steps * statistics,
-            Self::Anytime => 0.03 + problem.expected().map_or(0.0, |_| 0.5) + tables / 10.0,
+            Self::Anytime => 0.03 + problem.expected().map_or(0.0, |_| 0.5) + tables,
             Self::Sqrt | Self::BandedInverse => 1.5e-7 * steps * statistics,
             Self::Group => 4e-7 * steps,
             Self::Banded => 0.1 * statistics + 1.5e-7 * steps * statistics,

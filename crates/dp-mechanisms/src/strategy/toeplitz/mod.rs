@@ -374,6 +374,11 @@ impl ToeplitzStrategy {
         })
     }
 
+    /// Whether there are diagonals around T.
+    pub(crate) fn is_scaled(&self) -> bool {
+        !matches!(self.shape, Shape::Plain(_))
+    }
+
     /// The core T.
     pub fn core(&self) -> Cow<'_, Core> {
         self.shape.core()
