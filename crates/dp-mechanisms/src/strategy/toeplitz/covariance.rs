@@ -148,9 +148,13 @@ pub(crate) fn has_recurrence(workload: &Workload) -> bool {
     matches!(workload.recurrence(), Recurrence::First { .. } | Recurrence::Second { .. })
 }
 
-/// Whether it is of first order, so that [`Pieces`](super::pieces::Pieces) can leap over steps.
+/// Whether it is the same at every step, up to a divisor, so that [`Pieces`](super::pieces::Pieces) can leap over steps.
 pub(crate) fn leaps(workload: &Workload) -> bool {
-    matches!(workload.recurrence(), Recurrence::First { .. })
+    match workload.recurrence() {
+        Recurrence::First { .. } => true,
+        Recurrence::Second { .. } => workload.constant_rate().is_some(),
+        Recurrence::Window { .. } | Recurrence::None => false,
+    }
 }
 
 /// Calls `visit` with `‖b_t‖²` for every step of `B = A D2⁻¹ T⁻¹ D1⁻¹`, given the inverse of the core, for a workload that
