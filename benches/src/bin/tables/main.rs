@@ -9,8 +9,8 @@ use clap::Parser;
 use dp_mechanisms::planner::{Report, Request, evaluate};
 use dp_mechanisms::{Method, Metric, Problem, Workload};
 
-/// Print the tables of the crate page: the strategies for the count, how far the planner's choice is above its bound, windows near
-/// their horizon, and what it costs not to know the horizon
+/// Print the tables of the crate page: the strategies for the count, `scaled-blt` over very long horizons, how far the planner's choice
+/// is above its bound, windows near their horizon, and what it costs not to know the horizon
 #[derive(Parser)]
 struct Arguments {
     /// Only 64 and 256 steps, which take less than a minute
@@ -29,7 +29,11 @@ const STRATEGY_HORIZONS: [u32; 4] = [10, 12, 16, 20];
 const GAP_HORIZONS: [u32; 3] = [10, 16, 20];
 const QUICK_HORIZONS: [u32; 2] = [6, 8];
 
-/// The workloads of the second table, by name and as the command line writes them.
+/// The horizons of `scaled-blt`, which plans the longest as quickly as the others.
+const LONG_HORIZONS: [usize; 6] = [1 << 10, 1 << 12, 1 << 16, 1 << 20, 1 << 24, 100_000_000];
+const LONG_WORKLOADS: [&str; 3] = ["count", "momentum:0.9", "momentum:0.99"];
+
+/// The workloads of the third table, by name and as the command line writes them.
 const WORKLOADS: [(&str, &str); 8] = [
     ("count", "count"),
     ("exponential, α = 1.001", "exp:1.001"),
@@ -56,6 +60,9 @@ fn main() -> Result<()> {
     let arguments = Arguments::parse();
     let time = Duration::from_secs(arguments.seconds);
     print!("{}", strategies(&arguments.horizons(&STRATEGY_HORIZONS), time)?);
+    println!();
+    let long: &[usize] = if arguments.quick { &[64, 256] } else { &LONG_HORIZONS };
+    print!("{}", scaled_blt(long)?);
     println!();
     print!("{}", gaps(&arguments.horizons(&GAP_HORIZONS), time)?);
     println!();
@@ -106,6 +113,31 @@ fn strategies(powers: &[u32], time: Duration) -> Result<String> {
     }
     let titles: Vec<String> = powers.iter().map(|&power| format!("E2, E∞ at {}", steps(power))).collect();
     Ok(table("strategy", &titles, &rows))
+}
+
+/// Both errors of `scaled-blt`, each where it is built for that, and how far they are above what nothing can beat.
+fn scaled_blt(horizons: &[usize]) -> Result<String> {
+    let mut rows = Vec::new();
+    for text in LONG_WORKLOADS {
+        let workload: Workload = text.parse()?;
+        for (name, metric) in [("E2", Metric::Mse), ("E∞", Metric::Max)] {
+            let mut cells = Vec::new();
+            for &steps in horizons {
+                let problem = Problem::new(workload.clone(), steps)?.with_metric(metric);
+                let request = Request { method: Some(Method::ScaledBlt), ..Request::new(problem) };
+                let report = evaluate(&request)?;
+                let best = &report.strategies[0];
+                let (error, bound) = match metric {
+                    Metric::Mse => (best.mse, report.lower_bound.mse),
+                    Metric::Max => (best.max_se, report.lower_bound.max_se),
+                };
+                cells.push(format!("{}, {}", number(error), above(Some(best.gap), bound)));
+            }
+            rows.push((format!("{text}, {name}"), cells));
+        }
+    }
+    let titles: Vec<String> = horizons.iter().map(|steps| format!("at {steps}")).collect();
+    Ok(table("`scaled-blt`", &titles, &rows))
 }
 
 /// How far the planner's choice is above what nothing can beat, and that bound.
@@ -226,6 +258,15 @@ mod tests {
         assert_eq!(above(Some(-0.01), 1.0), "-1.00 % above 1.0000", "a wrong bound is not hidden");
         assert_eq!(above(None, 1.0), "nothing, bound 1.0000");
         assert_eq!([steps(6), steps(12), steps(16)], ["64", "4096", "2^16"]);
+    }
+
+    #[test]
+    fn the_errors_of_scaled_blt_stand_beside_their_bounds() {
+        let text = scaled_blt(&[64]).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 2 + 2 * LONG_WORKLOADS.len(), "{text}");
+        // The optimum is 4.4094.
+        assert!(lines[2].starts_with("| count, E2 | 4.4") && lines[2].contains(" % above 4.409"), "{text}");
     }
 
     #[test]
