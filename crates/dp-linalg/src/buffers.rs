@@ -8,7 +8,6 @@
 use std::ops::Range;
 
 use pulp::{Arch, Simd, WithSimd};
-use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 
@@ -27,6 +26,9 @@ const CACHE_LINE: usize = 64;
 
 /// The number of coordinates handled together.
 pub(crate) const TILE: usize = 512;
+
+/// The most rows that go through a tile together.
+pub(crate) const ROWS: usize = 8;
 
 /// A number that a stream keeps: `f64`, or `f32` for half the memory. Values go in and out, and are added, in f64.
 pub trait Sample: sealed::Sealed + Copy + Default + Send + Sync + 'static {
@@ -103,22 +105,63 @@ impl<T: Sample> Buffers<T> {
         fetch(&self.state[at(coordinates.start)..at(coordinates.end)]);
     }
 
-    /// Hands every tile of a row to `advance`, with the buffers of the tile.
-    pub(crate) fn for_each_tile(&mut self, row: &mut [f64], advance: impl Fn(&mut [T], &mut [f64]) + Sync) {
-        if self.count == 0 {
-            row.chunks_mut(TILE).for_each(|tile| advance(&mut [], tile));
-        } else if self.dimension < PARALLEL_FROM {
-            for (state, tile) in self.state.chunks_mut(self.count * TILE).zip(row.chunks_mut(TILE)) {
-                advance(state, tile);
-            }
-        } else {
-            // Sixteen tiles at least to a thread: a single one is over before it could be handed on.
-            self.state
-                .par_chunks_mut(self.count * TILE)
-                .zip(row.par_chunks_mut(TILE))
-                .with_min_len(16)
-                .for_each(|(state, tile)| advance(state, tile));
+    /// Hands every tile of at most [`ROWS`] rows to `advance`, with the buffers of the tile: it goes through all of the rows while
+    /// its buffers are in the cache. Nothing is allocated.
+    pub(crate) fn for_each_tile(
+        &mut self,
+        rows: &mut [f64],
+        advance: impl Fn(&mut [T], &mut [&mut [f64]]) + Sync,
+    ) {
+        let mut parts = Parts::default();
+        for (part, row) in parts.iter_mut().zip(rows.chunks_exact_mut(self.dimension)) {
+            *part = row;
         }
+        // Sixteen tiles at least to a thread: a single one is over before it could be handed on.
+        let least = if self.dimension < PARALLEL_FROM { usize::MAX } else { 16 * TILE };
+        across(self.count, &mut self.state, parts, least, &advance);
+    }
+}
+
+/// The same coordinates of some rows; what is not needed is empty.
+type Parts<'a> = [&'a mut [f64]; ROWS];
+
+/// Cuts rows before a coordinate.
+fn split(parts: Parts<'_>, at: usize) -> (Parts<'_>, Parts<'_>) {
+    let (mut before, mut after) = (Parts::default(), Parts::default());
+    for ((part, before), after) in parts.into_iter().zip(&mut before).zip(&mut after) {
+        let at = at.min(part.len());
+        (*before, *after) = part.split_at_mut(at);
+    }
+    (before, after)
+}
+
+/// Goes through tiles, from twice `least` coordinates on by several threads.
+fn across<T: Sample>(
+    count: usize,
+    state: &mut [T],
+    mut parts: Parts<'_>,
+    least: usize,
+    advance: &(impl Fn(&mut [T], &mut [&mut [f64]]) + Sync),
+) {
+    let width = parts[0].len();
+    if width / 2 >= least {
+        let middle = (width / 2).next_multiple_of(TILE);
+        let (left, right) = state.split_at_mut(count * middle);
+        let (before, after) = split(parts, middle);
+        rayon::join(
+            || across(count, left, before, least, advance),
+            || across(count, right, after, least, advance),
+        );
+        return;
+    }
+    let rows = parts.iter().take_while(|part| !part.is_empty()).count();
+    let mut state = state;
+    while !parts[0].is_empty() {
+        let tile = parts[0].len().min(TILE);
+        let (buffers, others) = state.split_at_mut(count * tile);
+        let (mut tiles, later) = split(parts, tile);
+        advance(buffers, &mut tiles[..rows]);
+        (state, parts) = (others, later);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::Rational;
-use crate::buffers::{Buffers, LANES, NARROW, Sample, TILE, add_products, dot, drive};
+use crate::buffers::{Buffers, LANES, NARROW, ROWS, Sample, TILE, add_products, dot, drive};
 use crate::error::{Result, check_length};
 
 /// The state of a [`Rational`] operator C, or of its inverse, on a stream of d-vectors: k buffers per coordinate.
@@ -98,10 +98,12 @@ impl<T: Sample> RationalStream<T> {
             9..=12 if dimension <= NARROW => self.solve_narrow::<12>(rows),
             _ => {
                 let (theta, omega) = (&self.theta, &self.omega);
-                for row in rows.chunks_exact_mut(dimension) {
-                    self.buffers.for_each_tile(row, |state, tile| {
-                        add_products(-1.0, omega, state, tile);
-                        drive(theta, state, tile);
+                for rows in rows.chunks_mut(ROWS * dimension) {
+                    self.buffers.for_each_tile(rows, |state, tiles| {
+                        for tile in tiles {
+                            add_products(-1.0, omega, state, tile);
+                            drive(theta, state, tile);
+                        }
                     });
                 }
             }
@@ -120,13 +122,15 @@ impl<T: Sample> RationalStream<T> {
         check_length("y", self.dimension(), y.len())?;
         y.copy_from_slice(x);
         let (theta, omega) = (&self.theta, &self.omega);
-        self.buffers.for_each_tile(y, |state, tile| {
-            // The input drives the buffers of the operator: it is kept aside.
-            let mut input = [0.0; TILE];
-            let input = &mut input[..tile.len()];
-            input.copy_from_slice(tile);
-            add_products(1.0, omega, state, tile);
-            drive(theta, state, input);
+        self.buffers.for_each_tile(y, |state, tiles| {
+            for tile in tiles {
+                // The input drives the buffers of the operator: it is kept aside.
+                let mut input = [0.0; TILE];
+                let input = &mut input[..tile.len()];
+                input.copy_from_slice(tile);
+                add_products(1.0, omega, state, tile);
+                drive(theta, state, input);
+            }
         });
         Ok(())
     }

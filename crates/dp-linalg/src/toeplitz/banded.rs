@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::buffers::{Buffers, LANES, NARROW, Sample, TILE, add_products, dot};
+use crate::buffers::{Buffers, LANES, NARROW, ROWS, Sample, TILE, add_products, dot};
 use crate::error::{Error, Result, check_finite, check_length};
 
 /// The state of a lower-triangular Toeplitz operator with b coefficients, or of its inverse, on a stream of d-vectors: the
@@ -103,23 +103,34 @@ impl<T: Sample> BandedStream<T> {
             self.for_each_value(rows, sign, step);
             return Ok(());
         }
-        for row in rows.chunks_exact_mut(dimension) {
-            let next = self.next;
-            let weights = &self.reversed[slots - next..][..slots];
-            self.past.for_each_tile(row, |past, tile| {
-                let mut sums = [0.0; TILE];
-                let sums = &mut sums[..tile.len()];
-                add_products(sign, weights, past, sums);
-                for (value, sum) in tile.iter_mut().zip(sums.iter_mut()) {
-                    (*value, *sum) = step(*value, *sum);
-                }
-                for (slot, kept) in past.iter_mut().skip(next * tile.len()).zip(sums) {
-                    *slot = T::from_f64(*kept);
+        let after = |slot: usize| if slot + 1 < slots { slot + 1 } else { 0 };
+        for rows in rows.chunks_mut(ROWS * dimension) {
+            let first = self.next;
+            self.past.for_each_tile(rows, |past, tiles| {
+                let mut next = first;
+                for tile in tiles {
+                    let weights = &self.reversed[slots - next..][..slots];
+                    let mut sums = [0.0; TILE];
+                    let sums = &mut sums[..tile.len()];
+                    add_products(sign, weights, past, sums);
+                    for (value, sum) in tile.iter_mut().zip(sums.iter_mut()) {
+                        (*value, *sum) = step(*value, *sum);
+                    }
+                    for (slot, kept) in past.iter_mut().skip(next * tile.len()).zip(sums) {
+                        *slot = T::from_f64(*kept);
+                    }
+                    next = after(next);
                 }
             });
-            self.next = if next + 1 < slots { next + 1 } else { 0 };
+            self.next = (0..rows.len() / dimension).fold(first, |slot, _| after(slot));
         }
         Ok(())
+    }
+
+    /// How many rows of long vectors are best given at once: a tile goes through them while what is kept of it is in the cache, and
+    /// to hold them takes no more than a quarter of what is kept.
+    pub fn rows_at_once(&self) -> usize {
+        (self.reversed.len() / 8).clamp(1, ROWS)
     }
 
     /// The same for few coordinates, one value after the other.
@@ -200,6 +211,25 @@ mod tests {
                 prop_assert!((back[0] - values[t]).abs() < 1e-5);
             }
         }
+    }
+
+    #[test]
+    fn rows_at_once_do_not_show() {
+        // Tiles, a part of one, and what is shared among threads; more rows than go through a tile together.
+        for (dimension, bands) in [(1300, 6), (70_001, 2), (700, 1)] {
+            let coefficients: Vec<f64> = (0..bands).map(|k| 1.0 / (1.0 + f64::from(k))).collect();
+            let mut together = BandedStream::<f64>::new(&coefficients, dimension).unwrap();
+            let mut single = BandedStream::<f64>::new(&coefficients, dimension).unwrap();
+            let mut rows: Vec<f64> = (0..11 * dimension).map(|i| ((i * 7) % 31) as f64 - 15.0).collect();
+            let mut alone = rows.clone();
+            let (first, rest) = rows.split_at_mut(2 * dimension);
+            together.solve_in_place(first).unwrap();
+            together.solve_in_place(rest).unwrap();
+            alone.chunks_exact_mut(dimension).for_each(|row| single.solve_in_place(row).unwrap());
+            assert!(rows == alone && together.state() == single.state(), "{dimension} coordinates");
+        }
+        assert_eq!(BandedStream::<f64>::new(&[1.0; 32], 1).unwrap().rows_at_once(), 7);
+        assert_eq!(BandedStream::<f64>::new(&[1.0], 1).unwrap().rows_at_once(), 1);
     }
 
     #[test]

@@ -30,7 +30,8 @@ pub enum Side {
 ///
 /// # Complexity
 /// That of the strategy's filter, plus one O(d) pass where the filter works on the other side. Vectors of few coordinates
-/// are made several steps at a time, which costs little more than one step; a step is then served from what is made. Blocks
+/// are made several steps at a time, which costs little more than one step, and long ones where the filter keeps much
+/// ([`NoiseFilter::rows_at_once`]); a step is then served from what is made. Blocks
 /// start at multiples of their length, whoever asks: the noise of a step does not depend on how it was reached.
 pub struct CorrelatedNoise {
     filter: Box<dyn NoiseFilter>,
@@ -77,7 +78,7 @@ impl CorrelatedNoise {
             }
             _ => Conversion::None,
         };
-        let together = (BLOCK / dimension).min(steps);
+        let together = (BLOCK / dimension).max(filter.rows_at_once()).min(steps);
         let block = if together > 1 { vec![0.0; together * dimension] } else { Vec::new() };
         let served = block.len();
         Ok(Self { filter, conversion, source, block, served, dimension, steps, step: 0 })

@@ -318,6 +318,12 @@ pub trait NoiseFilter: Send {
         out.chunks_exact_mut(dimension).try_for_each(|row| self.next_into(source, row))
     }
 
+    /// How many steps of long vectors are best made by one [`NoiseFilter::next_rows`]: more than one where that saves time and to hold
+    /// them takes no more than a quarter of what the filter keeps.
+    fn rows_at_once(&self) -> usize {
+        1
+    }
+
     /// Appends the numbers from which the filter continues, exactly, and says whether it can: a filter without a short
     /// memory appends nothing.
     fn save(&self, _state: &mut Vec<f64>) -> bool {

@@ -70,6 +70,11 @@ trait Inverse: Send {
     /// Asks for what is kept of these coordinates, because the next step is about to need it.
     fn fetch(&self, _coordinates: Range<usize>) {}
 
+    /// As [`NoiseFilter::rows_at_once`].
+    fn rows_at_once(&self) -> usize {
+        1
+    }
+
     /// As [`NoiseFilter::save`].
     fn save(&self, _state: &mut Vec<f64>) -> bool {
         false
@@ -120,6 +125,10 @@ impl<T: Sample> Inverse for Substitution<T> {
         self.0.fetch(coordinates);
     }
 
+    fn rows_at_once(&self) -> usize {
+        self.0.rows_at_once()
+    }
+
     fn save(&self, state: &mut Vec<f64>) -> bool {
         append(self.0.state(), state)
     }
@@ -139,6 +148,10 @@ impl<T: Sample> Inverse for Finite<T> {
 
     fn fetch(&self, coordinates: Range<usize>) {
         self.0.fetch(coordinates);
+    }
+
+    fn rows_at_once(&self) -> usize {
+        self.0.rows_at_once()
     }
 
     fn save(&self, state: &mut Vec<f64>) -> bool {
@@ -212,6 +225,10 @@ impl<I: Inverse> NoiseFilter for Scaled<I> {
     fn next_rows(&mut self, source: &mut dyn UnitNoise, dimension: usize, out: &mut [f64]) -> Result<()> {
         source.fill_rows(self.step, dimension, out);
         self.filter(dimension, out)
+    }
+
+    fn rows_at_once(&self) -> usize {
+        self.inner.rows_at_once()
     }
 
     fn save(&self, state: &mut Vec<f64>) -> bool {
@@ -366,7 +383,7 @@ mod tests {
     use super::*;
     use crate::strategy::toeplitz::{Columns, ToeplitzStrategy};
     use crate::strategy::{Strategy, scaled_blt, unwatched};
-    use crate::{GaussianSource, Problem, Seed, Workload};
+    use crate::{CorrelatedNoise, GaussianSource, Problem, Seed, Workload};
 
     fn scaled(steps: usize) -> ToeplitzStrategy {
         let problem = Problem::new(Workload::count(), steps).unwrap();
@@ -396,6 +413,28 @@ mod tests {
                 }
                 let worst = prefix.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
                 assert!(worst < 1e-11, "{dimension} at step {step}: {worst}");
+            }
+        }
+    }
+
+    #[test]
+    fn long_vectors_are_the_same_however_many_steps_are_made_at_once() {
+        let steps = 20;
+        let band: Vec<f64> = (0..9).map(|k| 1.0 / f64::from(k + 1)).collect();
+        let count = Workload::count();
+        let banded = ToeplitzStrategy::plain("banded", &count, steps, Core::Banded(band)).unwrap();
+        // A part of a tile of noise, and several.
+        for dimension in [700, 9000] {
+            let source = || GaussianSource::new(Seed::reproducible(3), dimension);
+            let mut noise =
+                CorrelatedNoise::new(&banded, dimension, Side::Input, Box::new(source())).unwrap();
+            let (mut source, mut filter) = (source(), banded.noise_filter(dimension).unwrap());
+            assert_eq!(filter.rows_at_once(), 2);
+            let (mut made, mut expected) = (vec![0.0; dimension], vec![0.0; dimension]);
+            for step in 0..steps {
+                noise.next_into(&mut made).unwrap();
+                filter.next_into(&mut source, &mut expected).unwrap();
+                assert!(made == expected, "{dimension} coordinates, step {step}");
             }
         }
     }
