@@ -8,7 +8,7 @@
 //! | [`series`] | power series: product, inverse, square root, closed forms |
 //! | [`bell`] | partial Bell polynomials in scaled form |
 //! | [`toeplitz`] | lower-triangular Toeplitz operators, offline and online |
-//! | [`rational`] | Toeplitz operators with a rational generating function, streamed in k buffers |
+//! | [`rational`] | Toeplitz operators with a rational generating function, streamed in k buffers, and combs |
 //! | [`dense`] | eigendecomposition, square roots, LQ, least squares; the only place that knows a backend |
 //! | [`minimize`] | smooth minimization: limited-memory BFGS |
 //! | [`norms`] | column, row, Frobenius, Schatten and spectral norms |

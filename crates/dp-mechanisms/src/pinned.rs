@@ -82,6 +82,7 @@ fn found() -> Vec<(String, Vec<f64>, f64)> {
     let counted = Method::ALL.iter().map(|method| (*method, "count"));
     let others = [Method::Sqrt, Method::Blt, Method::BinaryTree].into_iter();
     let others = others.flat_map(|method| workloads.map(|workload| (method, workload)));
+    let others = others.chain([(Method::ScaledBlt, "window:3")]);
     for (method, text) in counted.chain(others) {
         let workload: Workload = text.parse().unwrap();
         let Ok(strategy) = method.build(&Problem::new(workload.clone(), STEPS).unwrap()) else { continue };

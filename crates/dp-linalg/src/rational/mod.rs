@@ -7,11 +7,13 @@
 //! Poles close to 1 are the interesting ones, so everything inside is computed from the *gap* `1 - θ`, which is an exact
 //! f64 for θ ≥ 1/2; powers, sums and roots then keep their relative accuracy however small the gap is.
 
+mod comb;
 mod roots;
 mod stream;
 mod sums;
 
 pub use crate::buffers::Sample;
+pub use comb::{Comb, CombStream};
 pub use stream::RationalStream;
 pub use sums::{Mode, Sum, sum_of_squares};
 

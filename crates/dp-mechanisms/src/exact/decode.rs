@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | all coefficients (`sqrt`, `scaled-sqrt`, …) | those of `1/c̃`, an online convolution | n |
 //! | rational (`blt`, `scaled-blt`, `anytime`) | the recursion of the real T | one per pole |
+//! | that times a comb (`scaled-blt` for windows) | the same | one per pole, and the window |
 //! | banded, or with a banded inverse | forward substitution, or a finite filter | the bands |
 //! | trees | the decoder of the tree | O(log n) |
 //! | dense | forward substitution | n |
@@ -17,7 +18,7 @@
 
 use std::sync::Arc;
 
-use dp_linalg::rational::RationalStream;
+use dp_linalg::rational::{CombStream, RationalStream};
 use dp_linalg::toeplitz::{BandedStream, OnlineToeplitz};
 use dp_linalg::{fft, series};
 
@@ -63,6 +64,7 @@ enum Inner {
 /// The inverse of a core with a short memory.
 enum Recursion {
     Poles(RationalStream),
+    Windowed(CombStream, RationalStream),
     Substitution(BandedStream),
     Finite(BandedStream),
 }
@@ -74,6 +76,9 @@ impl Recursion {
         Ok(Some(match core {
             Core::Full { .. } => return Ok(None),
             Core::Rational(rational) => Self::Poles(RationalStream::new(rational, dimension)?),
+            Core::Windowed { rational, comb } => {
+                Self::Windowed(CombStream::new(comb, dimension)?, RationalStream::new(rational, dimension)?)
+            }
             Core::Banded(band) => Self::Substitution(within(band)?),
             Core::BandedInverse(band) => Self::Finite(within(band)?),
         }))
@@ -82,6 +87,10 @@ impl Recursion {
     fn solve(&mut self, row: &mut [f64]) -> Result<()> {
         Ok(match self {
             Self::Poles(stream) => stream.solve_in_place(row),
+            Self::Windowed(comb, stream) => {
+                comb.solve_in_place(row)?;
+                stream.solve_in_place(row)
+            }
             Self::Substitution(stream) => stream.solve_in_place(row),
             Self::Finite(stream) => stream.apply_in_place(row),
         }?)

@@ -72,6 +72,20 @@ pub fn fit(problem: &Problem, buffers: usize, watch: &mut Watch<'_>) -> Result<R
     Roots::at(&minimum.point, fit.floor).simplified().rational()
 }
 
+/// Roots to start from for a memory of so many steps, as [`Roots::at`] takes them: spread evenly in log-odds between one over the memory
+/// and one.
+pub(super) fn spread(memory: usize, buffers: usize) -> Vec<f64> {
+    between(0.5 - (memory as f64).ln(), buffers)
+}
+
+/// Roots spread evenly between the log-odds of the first and ½.
+fn between(first: f64, buffers: usize) -> Vec<f64> {
+    let spacing = (0.5 - first).max(1.0) / (2 * buffers) as f64;
+    let mut point = vec![spacing.ln(); 2 * buffers];
+    point[0] = first;
+    point
+}
+
 /// The gaps `1 - θ_j` of the poles of c and `1 - θ̂_j` of its zeros.
 pub(super) struct Roots {
     pub(super) poles: Vec<f64>,
@@ -81,7 +95,7 @@ pub(super) struct Roots {
 impl Roots {
     /// Interlacing roots from free parameters: the log-odds of all gaps in increasing order, the first as it is and then
     /// the logarithms of their differences. Gaps lie between `floor` and 1.
-    fn at(parameters: &[f64], floor: f64) -> Self {
+    pub(super) fn at(parameters: &[f64], floor: f64) -> Self {
         let mut odds = 0.0;
         let gaps: Vec<f64> = parameters
             .iter()
@@ -104,7 +118,7 @@ impl Roots {
 
     /// The same function, up to [`COINCIDENT`], without the neighbouring poles and zeros that cancel: more buffers than the
     /// optimum can use end in such pairs, whose fractions would lose their digits.
-    fn simplified(&self) -> Self {
+    pub(super) fn simplified(&self) -> Self {
         let mut gaps: Vec<f64> =
             self.poles.iter().zip(&self.zeros).flat_map(|(pole, zero)| [*pole, *zero]).collect();
         while gaps.len() > 2
@@ -197,12 +211,12 @@ impl Fit {
             Decoder::Window(width) => (*width).max(2),
             _ => self.problem.steps().max(2),
         };
-        let memory = self.decoders.iter().map(memory).max().unwrap_or(2) as f64;
-        let first = if self.floor > 0.0 { -(memory.min(30.0)).ln() } else { 0.5 - memory.ln() };
-        let spacing = (0.5 - first).max(1.0) / (2 * buffers) as f64;
-        let mut point = vec![spacing.ln(); 2 * buffers];
-        point[0] = first;
-        point
+        let memory = self.decoders.iter().map(memory).max().unwrap_or(2);
+        if self.floor > 0.0 {
+            between(-(memory as f64).min(30.0).ln(), buffers)
+        } else {
+            spread(memory, buffers)
+        }
     }
 
     fn error(&self, parameters: &[f64]) -> f64 {

@@ -26,6 +26,7 @@ pub mod toeplitz;
 pub mod tree;
 mod watch;
 pub mod weighted_tree;
+mod windowed;
 
 use std::fmt;
 use std::sync::Arc;

@@ -8,7 +8,9 @@
 //!
 //! `‖C E d‖ ≤ ‖C d‖ + Σ_j |d_j| ‖C (E-1) e_j‖ ≤ Δ (1 + times · κ ‖r‖_1 / (1 - ‖r‖_1))`,
 //!
-//! since no column is longer than Δ. That factor is charged; a filter whose inverse has lost most of its digits is refused.
+//! since no column is longer than Δ. A comb is undone by its own recursion, which applies c itself; but its coefficients are differences, and
+//! what is computed of them is a c̃. With `r = (c̃ - c)/c` again `c = c̃/(1+r)`, and [`dp_linalg::rational::Comb::rounding`] bounds
+//! `‖r‖_1`. That factor is charged; a filter whose inverse has lost most of its digits is refused.
 
 use dp_linalg::fft;
 
@@ -23,7 +25,8 @@ const LARGEST_RESIDUAL: f64 = 1e-3;
 const DIRECT_LIMIT: usize = 4096;
 
 /// An upper bound of `‖c·g - 1‖_1` for a core that streams with a separate inverse, and 0 for one that is undone by its own
-/// recursion.
+/// recursion. A comb is undone by its own recursion too, but its coefficients are differences: for them it is what rounding may
+/// have left between the recursion and the coefficients.
 ///
 /// # Complexity
 /// One product of series.
@@ -31,11 +34,13 @@ const DIRECT_LIMIT: usize = 4096;
 /// # Errors
 /// [`Error::NotApplicable`] where the inverse is too far from one to be charged for.
 pub(super) fn residual(core: &Core, name: &'static str, workload: &Workload, steps: usize) -> Result<f64> {
-    if !matches!(core, Core::Full { .. } | Core::BandedInverse(_)) {
-        return Ok(0.0);
-    }
-    let (coefficients, inverse) = (core.coefficients(steps)?, core.inverse(steps)?);
-    let bound = product_residual(&coefficients, &inverse);
+    let bound = match core {
+        Core::Full { .. } | Core::BandedInverse(_) => {
+            product_residual(&core.coefficients(steps)?, &core.inverse(steps)?)
+        }
+        Core::Windowed { rational, comb } => comb.rounding(rational, steps)?,
+        Core::Rational(_) | Core::Banded(_) => return Ok(0.0),
+    };
     if bound <= LARGEST_RESIDUAL {
         return Ok(bound);
     }

@@ -1,6 +1,6 @@
 //! Lower-triangular Toeplitz operators T, by what makes them cheap to undo.
 
-use dp_linalg::rational::Rational;
+use dp_linalg::rational::{Comb, Rational};
 use dp_linalg::series;
 
 use crate::error::{Error, Result};
@@ -18,6 +18,13 @@ pub enum Core {
     },
     /// A rational generating function: one buffer per pole.
     Rational(Rational),
+    /// The same times a comb with the width of a window: the buffers, and a ring of as many values.
+    Windowed {
+        /// What is smooth.
+        rational: Rational,
+        /// What happens when the window lets go of an input.
+        comb: Comb,
+    },
     /// `c_k = 0` for k ≥ b: forward substitution over the last b-1 values of ξ.
     Banded(Vec<f64>),
     /// The inverse has b coefficients: a finite filter over the last b values of z.
@@ -36,11 +43,17 @@ impl Core {
 
     pub(super) fn save(&self) -> Coefficients {
         let none = Coefficients::none();
+        let poles = |rational: &Rational| {
+            Coefficients::none().with("theta", rational.theta()).with("omega", rational.omega())
+        };
         match self {
             Self::Full { coefficients, inverse } => {
                 none.with("coefficients", coefficients.as_slice()).with("inverse", inverse.as_slice())
             }
-            Self::Rational(rational) => none.with("theta", rational.theta()).with("omega", rational.omega()),
+            Self::Rational(rational) => poles(rational),
+            Self::Windowed { rational, comb } => {
+                poles(rational).with("comb", [comb.width() as f64, comb.zero(), comb.pole()])
+            }
             Self::Banded(band) => none.with("band", band.as_slice()),
             Self::BandedInverse(band) => none.with("inverse band", band.as_slice()),
         }
@@ -54,7 +67,15 @@ impl Core {
             band => band,
         };
         if saved.get("theta").is_some() {
-            return Ok(Self::Rational(Rational::new(saved.list("theta")?, saved.list("omega")?)?));
+            let rational = Rational::new(saved.list("theta")?, saved.list("omega")?)?;
+            if saved.get("comb").is_none() {
+                return Ok(Self::Rational(rational));
+            }
+            let comb = saved.list_of("comb", 3)?;
+            if !(1.0..=steps as f64).contains(&comb[0]) {
+                return Err(Error::State { reason: "its strategy has a window beyond its steps".to_owned() });
+            }
+            return Ok(Self::Windowed { rational, comb: Comb::new(comb[0] as usize, comb[1], comb[2])? });
         }
         if saved.get("band").is_some() {
             return Ok(Self::Banded(band("band")?));
@@ -71,6 +92,7 @@ impl Core {
         Ok(match self {
             Self::Full { coefficients, .. } => coefficients[..steps].to_vec(),
             Self::Rational(rational) => rational.coefficients(steps),
+            Self::Windowed { rational, comb } => multiplied(rational.coefficients(steps), comb),
             Self::Banded(band) => padded(band, steps),
             Self::BandedInverse(band) => series::inverse(&padded(band, steps), steps)?,
         })
@@ -81,10 +103,18 @@ impl Core {
         Ok(match self {
             Self::Full { inverse, .. } => inverse[..steps].to_vec(),
             Self::Rational(rational) => rational.inverse()?.coefficients(steps),
+            Self::Windowed { rational, comb } => {
+                multiplied(rational.inverse()?.coefficients(steps), &comb.inverse())
+            }
             Self::Banded(band) => series::inverse(&padded(band, steps), steps)?,
             Self::BandedInverse(band) => padded(band, steps),
         })
     }
+}
+
+fn multiplied(mut coefficients: Vec<f64>, comb: &Comb) -> Vec<f64> {
+    comb.multiply(&mut coefficients);
+    coefficients
 }
 
 /// A short list of coefficients, continued by zeros.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use dp_linalg::rational::{RationalStream, Sample};
+use dp_linalg::rational::{CombStream, RationalStream, Sample};
 use dp_linalg::toeplitz::{BandedStream, BlockKernel, BlockToeplitz, OnlineToeplitz};
 use rayon::prelude::*;
 use zeroize::Zeroize;
@@ -57,6 +57,11 @@ pub(super) fn recurrence<T: Sample>(
     Ok(Some(match shape.core().as_ref() {
         Core::Full { .. } => return Ok(None),
         Core::Rational(rational) => around(shape, RationalStream::<T>::new(rational, dimension)?),
+        Core::Windowed { rational, comb } => {
+            let (comb, rational) =
+                (CombStream::<T>::new(comb, dimension)?, RationalStream::new(rational, dimension)?);
+            around(shape, Windowed { comb, rational })
+        }
         Core::Banded(band) => around(shape, Substitution(within(band)?)),
         Core::BandedInverse(band) => around(shape, Finite(within(band)?)),
     }))
@@ -110,6 +115,33 @@ impl<T: Sample> Inverse for RationalStream<T> {
 
     fn restore(&mut self, _steps: usize, state: &[f64]) -> Result<()> {
         Ok(RationalStream::restore(self, &rounded::<T>(state))?)
+    }
+}
+
+/// A comb and what is smooth, one after the other.
+struct Windowed<T: Sample> {
+    comb: CombStream<T>,
+    rational: RationalStream<T>,
+}
+
+impl<T: Sample> Inverse for Windowed<T> {
+    fn solve(&mut self, rows: &mut [f64]) -> Result<()> {
+        self.comb.solve_in_place(rows)?;
+        Ok(self.rational.solve_in_place(rows)?)
+    }
+
+    fn fetch(&self, coordinates: Range<usize>) {
+        self.rational.fetch(coordinates);
+    }
+
+    fn save(&self, state: &mut Vec<f64>) -> bool {
+        append(self.comb.state(), state) && append(self.rational.state(), state)
+    }
+
+    fn restore(&mut self, steps: usize, state: &[f64]) -> Result<()> {
+        let (ring, buffers) = state.split_at(state.len().min(self.comb.state().len()));
+        self.comb.restore(steps, &rounded::<T>(ring))?;
+        Ok(self.rational.restore(&rounded::<T>(buffers))?)
     }
 }
 

@@ -429,6 +429,7 @@ impl Strategy for ToeplitzStrategy {
         let per_coordinate = match self.core().as_ref() {
             Core::Full { .. } => BlockKernel::memory(self.steps),
             Core::Rational(rational) => rational.buffers(),
+            Core::Windowed { rational, comb } => rational.buffers() + comb.width(),
             Core::Banded(band) | Core::BandedInverse(band) => band.len().min(self.steps) - 1,
         };
         per_coordinate * dimension + self.shape.memory()
