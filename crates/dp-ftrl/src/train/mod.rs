@@ -52,6 +52,7 @@
 //!
 
 mod compare;
+mod floor;
 mod history;
 mod optimizer;
 mod sampled;
@@ -71,6 +72,7 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 pub use compare::{Accuracy, Comparison, Contestant, Estimate, Noise};
+pub use floor::{NoiseFloor, Place};
 pub use history::Epoch;
 pub use optimizer::Optimizer;
 pub use sampled::CyclicSampling;
@@ -107,6 +109,10 @@ pub struct Settings {
     /// The quantile of the gradients' norms that the clipping norm follows, paid for by the same budget; none for a norm
     /// that stays.
     pub quantile: Option<f64>,
+    /// Whether each of the L layers is clipped by itself, to `κ/√L`, in place of the whole gradient to κ: no layer with large
+    /// gradients shortens the others. Together they are no longer than κ, and the noise is the same.
+    #[serde(default)]
+    pub per_layer: bool,
     /// Determines the order of the examples and the first parameters. Public, and no part of the noise.
     pub order: u64,
 }
@@ -123,6 +129,7 @@ impl Default for Settings {
             momentum: 0.9,
             clip: 1.0,
             quantile: None,
+            per_layer: false,
             order: 1,
         }
     }
@@ -494,6 +501,11 @@ impl<'a> Trainer<'a> {
 
     fn clipping(&self) -> Result<Clipping> {
         match adaptive(&self.settings)? {
+            None if self.settings.per_layer => {
+                let lengths = self.network.layers();
+                let norm = self.settings.clip / (lengths.len() as f64).sqrt();
+                Clipping::per_layer(&lengths, &vec![norm; lengths.len()])
+            }
             None => Clipping::flat(self.settings.clip),
             Some(adaptive) => adaptive.clipping(self.network.parameters()),
         }
@@ -539,7 +551,17 @@ impl<'a> Trainer<'a> {
 }
 
 /// The clipping norm of the settings, if it moves.
+///
+/// # Errors
+/// A norm or quantile that cannot be followed, or one for each layer, which nothing follows.
 fn adaptive(settings: &Settings) -> Result<Option<AdaptiveNorm>> {
+    if let (Some(quantile), true) = (settings.quantile, settings.per_layer) {
+        return Err(Error::OutOfRange {
+            what: "quantile of the clipping norm",
+            value: quantile,
+            range: "none where every layer is clipped by itself",
+        });
+    }
     settings.quantile.map(|quantile| AdaptiveNorm::new(settings.clip, quantile, settings.batch)).transpose()
 }
 

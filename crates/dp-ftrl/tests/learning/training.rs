@@ -3,10 +3,10 @@
 use dp_ftrl::data::{Examples, digits};
 use dp_ftrl::model::{Activation, Network};
 use dp_ftrl::train::{
-    Aim, Comparison, Contestant, ModelFile, Noise, Optimizer, Privacy, Schedule, Settings, Trainer,
+    Aim, Comparison, Contestant, ModelFile, Noise, Optimizer, Place, Privacy, Schedule, Settings, Trainer,
 };
 use dp_ftrl::{Clipping, Error, iterates};
-use dp_mechanisms::{Budget, Participation, Relation, StateFile};
+use dp_mechanisms::{Budget, Participation, Relation, StateFile, Workload};
 
 const SETTINGS: Settings = Settings {
     epochs: 1,
@@ -17,6 +17,7 @@ const SETTINGS: Settings = Settings {
     momentum: 0.9,
     clip: 1.0,
     quantile: None,
+    per_layer: false,
     order: 1,
 };
 
@@ -124,6 +125,78 @@ fn the_model_carries_the_promised_noise_in_the_promised_order() {
         promised.push(expected);
     }
     assert!(promised.is_sorted_by(|better, worse| better < worse), "{promised:?}");
+}
+
+/// The floor beside strategies that are written out as matrices: in the model for descent, whatever noise was correlated for, and
+/// in the average gradient for optimizers that are not linear.
+#[test]
+fn the_noise_floor_is_what_matrices_say() {
+    let train = few_digits(60);
+    let settings = Settings { batch: 4, schedule: Schedule::Linear { last: 0.02 }, ..SETTINGS };
+    let adam = Settings { optimizer: Optimizer::Adam, ..settings };
+    let moving = Settings { quantile: Some(0.5), ..settings };
+    let cases = [(settings, Place::Model), (adam, Place::Gradient), (moving, Place::ClippedGradient)];
+    for (settings, place) in cases {
+        let trainer = Trainer::new(logistic(), &train, settings).unwrap();
+        for (name, aim) in [
+            ("optimal", Aim::Iterates),
+            ("sqrt", Aim::Sums),
+            ("scaled-blt", Aim::Iterates),
+            ("binary-tree", Aim::Sums),
+            ("honaker-online", Aim::Sums),
+            ("identity", Aim::Iterates),
+        ] {
+            let privacy = privacy(&trainer, name, aim);
+            let plan = trainer.plan(&privacy).unwrap();
+            let floor = trainer.noise_floor(&plan).unwrap();
+            assert_eq!((floor.place, floor.deviations.len()), (place, 15));
+            let (made, divisor) = match place {
+                Place::Model => (trainer.workload(Aim::Iterates).unwrap(), 1.0),
+                _ => (Workload::step(), 4.0),
+            };
+            let written = iterates::squared_row_norms(privacy.strategy.as_ref(), &made).unwrap();
+            for (step, (found, squared)) in floor.deviations.iter().zip(&written).enumerate() {
+                let expected = plan.sigma() * squared.sqrt() / divisor;
+                assert!((found / expected - 1.0).abs() < 1e-6, "{name} {place:?} {step}: {found} {expected}");
+            }
+        }
+    }
+}
+
+/// One step of one person, without noise: every layer moves by at most its share, the largest ones by just that, and a quantile that
+/// nothing follows is refused. Flat clipping of the same gradient moves the layers by other lengths.
+#[test]
+fn layers_are_clipped_by_themselves() {
+    let train = few_digits(1);
+    let network = Network::new(64, &[8, 5], 10, Activation::Tanh).unwrap();
+    let settings = Settings { batch: 1, rate: 1.0, momentum: 0.0, clip: 0.01, per_layer: true, ..SETTINGS };
+    let moved = |settings: Settings| -> Vec<f64> {
+        let trainer = Trainer::new(network.clone(), &train, settings).unwrap();
+        let mut training = trainer.start_without_privacy().unwrap();
+        let before = training.parameters().to_vec();
+        training.step_forward().unwrap();
+        let mut change = training.parameters().iter().zip(&before).map(|(after, before)| after - before);
+        let lengths = network.layers();
+        lengths.iter().map(|n| change.by_ref().take(*n).map(|x| x * x).sum::<f64>().sqrt()).collect()
+    };
+    let (layers, flat) = (moved(settings), moved(Settings { per_layer: false, ..settings }));
+    assert_eq!((layers.len(), network.layers().iter().sum::<usize>()), (3, network.parameters()));
+    for length in &layers {
+        assert!((length * 3.0_f64.sqrt() / 0.01 - 1.0).abs() < 1e-9, "{layers:?}");
+    }
+    let norm = flat.iter().map(|length| length * length).sum::<f64>().sqrt();
+    assert!(
+        (norm / 0.01 - 1.0).abs() < 1e-9 && flat.iter().any(|length| (length / layers[0] - 1.0).abs() > 0.05)
+    );
+    // The same noise as for the whole gradient, but for rounding up.
+    let sigma = |settings: Settings| {
+        let trainer = Trainer::new(network.clone(), &train, settings).unwrap();
+        trainer.plan(&privacy(&trainer, "sqrt", Aim::Sums)).unwrap().sigma()
+    };
+    let (own, whole) = (sigma(settings), sigma(Settings { per_layer: false, ..settings }));
+    assert!(own >= whole * (1.0 - 1e-15) && own < whole * (1.0 + 1e-9), "{own} {whole}");
+    let both = Settings { quantile: Some(0.5), ..settings };
+    assert!(matches!(Trainer::new(network.clone(), &train, both), Err(Error::OutOfRange { .. })));
 }
 
 #[test]

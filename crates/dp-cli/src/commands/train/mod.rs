@@ -84,6 +84,10 @@ struct Learning {
     /// Let the clipping norm follow this quantile of the gradients' norms, from 0 to 1; the budget pays for it
     #[arg(long, value_name = "QUANTILE", allow_negative_numbers = true)]
     clip_quantile: Option<f64>,
+    /// Clip each layer of a network by itself, to --clip divided by the root of their number, so that no layer with large
+    /// gradients shortens the others; the noise is the same
+    #[arg(long, conflicts_with = "clip_quantile")]
+    clip_layers: bool,
     /// The order of the examples and the first weights of a network; public, no part of the noise
     #[arg(long, value_name = "NUMBER", default_value = "1")]
     order: u64,
@@ -200,11 +204,6 @@ impl Learning {
         list
     }
 
-    /// Whether the model is a linear function of the noisy sums.
-    fn is_linear(&self) -> bool {
-        matches!(self.optimizer, Makes::Sgd) && self.clip_quantile.is_none()
-    }
-
     /// Whether there are test examples to score with.
     fn scores(&self) -> bool {
         self.is_built_in() || self.test.is_some() || self.test_rows.is_some()
@@ -247,6 +246,7 @@ impl Learning {
             momentum: self.momentum,
             clip: self.clip,
             quantile: self.clip_quantile,
+            per_layer: self.clip_layers,
             order: self.order,
         }
     }

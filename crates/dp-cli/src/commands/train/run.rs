@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use dp_ftrl::data::Examples;
-use dp_ftrl::train::{Aim, CyclicSampling, Epoch, ModelFile, Privacy, Trainer, Training};
+use dp_ftrl::train::{Aim, CyclicSampling, Epoch, ModelFile, NoiseFloor, Place, Privacy, Trainer, Training};
 use dp_mechanisms::accountant::sampling::{CyclicPoisson, SampledPlan};
 use dp_mechanisms::budget::Kind;
 use dp_mechanisms::{Participation, Plan, Relation, Seed, StateFile};
@@ -114,9 +114,15 @@ struct Report<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     sampling: Option<Value>,
     /// The standard deviation of the noise in each coordinate of the last model; none without privacy, or where the
-    /// noise was correlated for something else.
+    /// optimizer is not linear.
     #[serde(skip_serializing_if = "Option::is_none")]
     model_noise: Option<f64>,
+    /// That of the noise in the average gradient of the last step, where the optimizer is not linear.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gradient_noise: Option<f64>,
+    /// The same in units of the clipping norm, where that moves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clipped_gradient_noise: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     sigma: Option<f64>,
     /// The norm that gradients were clipped to in the end.
@@ -172,6 +178,13 @@ impl Train {
                     .to_owned(),
             );
         }
+        let floor = plan.and_then(|plan| trainer.noise_floor(plan));
+        let last_noise = |place: Place| {
+            floor
+                .as_ref()
+                .filter(|floor| floor.place == place)
+                .and_then(|floor| floor.deviations.last().copied())
+        };
         if let Some(path) = &self.output {
             let network = trainer.network();
             let model = Model {
@@ -190,8 +203,7 @@ impl Train {
                 None => "no noise, NOT PRIVATE".to_owned(),
                 Some(plan) => format!("noise: {}, {}", plan.strategy().name(), budget(plan)),
             };
-            let noise = plan.filter(|_| self.noise_is_known());
-            draw(path, title, untrained.accuracy, training.epochs(), noise)?;
+            draw(path, title, untrained.accuracy, training.epochs(), floor.as_ref())?;
         }
         let report = Report {
             strategy: plan.map_or("none", |plan| plan.strategy().name()),
@@ -214,9 +226,9 @@ impl Train {
                     "bands": compared.iter().map(plan::sampling::row).collect::<Vec<_>>(),
                 })
             }),
-            model_noise: plan
-                .filter(|_| self.noise_is_known())
-                .and_then(|plan| plan.standard_deviation(plan.steps())),
+            model_noise: last_noise(Place::Model),
+            gradient_noise: last_noise(Place::Gradient),
+            clipped_gradient_noise: last_noise(Place::ClippedGradient),
             sigma: plan.map(Plan::sigma),
             clipping_norm: training.clipping_norm(),
             epochs: training.epochs(),
@@ -327,11 +339,6 @@ impl Train {
         Ok(())
     }
 
-    /// Whether the noise in the model is what the plan says: the optimizer is the workload's, and clips by a norm that stays.
-    fn noise_is_known(&self) -> bool {
-        self.workload.aim() == Aim::Iterates && self.learning.is_linear()
-    }
-
     /// What was guaranteed, in one sentence.
     fn guarantee(&self, plan: Option<&Plan>, participation: Participation) -> String {
         let Some(plan) = plan else {
@@ -405,8 +412,19 @@ fn print(report: &Report) -> Result<()> {
     if let (Some(examples), Some(accuracy)) = (report.test_examples, report.test_accuracy) {
         output::line(&format!("\nfinal accuracy on {examples} test examples: {}", percent(accuracy)))?;
     }
-    if let Some(noise) = report.model_noise {
-        output::line(&format!("noise in each parameter of the last model: standard deviation {noise:.4}"))?;
+    let noises = [
+        ("each parameter of the last model", report.model_noise, ""),
+        ("each coordinate of the last step's average gradient", report.gradient_noise, ""),
+        (
+            "each coordinate of the last step's average gradient",
+            report.clipped_gradient_noise,
+            " times the clipping norm",
+        ),
+    ];
+    for (place, noise, unit) in noises {
+        if let Some(noise) = noise {
+            output::line(&format!("noise in {place}: standard deviation {noise:.4}{unit}"))?;
+        }
     }
     output::line(&report.guarantee)?;
     output::line(&format!("Not protected: {}.", report.not_protected.join("; ")))
@@ -417,8 +435,14 @@ fn same_file(one: &Path, other: &Path) -> bool {
     one == other || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }
 
-/// The accuracy after each epoch, and below it the noise that is in every parameter at each step.
-fn draw(path: &Path, title: String, untrained: f64, epochs: &[Epoch], noise: Option<&Plan>) -> Result<()> {
+/// The accuracy after each epoch, and below it the noise that the training had to live with at each step.
+fn draw(
+    path: &Path,
+    title: String,
+    untrained: f64,
+    epochs: &[Epoch],
+    floor: Option<&NoiseFloor>,
+) -> Result<()> {
     let scores = epochs.iter().filter_map(|epoch| Some((epoch.steps as f64, 100.0 * epoch.accuracy?)));
     let curve = Curve {
         label: "accuracy on test examples, after each epoch".to_owned(),
@@ -433,17 +457,28 @@ fn draw(path: &Path, title: String, untrained: f64, epochs: &[Epoch], noise: Opt
         headroom: 0.15,
         curves: vec![curve],
     };
-    let floor = noise.map(|plan| {
-        let at = |step: usize| Some((step as f64, plan.standard_deviation(step)?));
+    let floor = floor.map(|NoiseFloor { place, deviations }| {
+        let (vertical, label) = match place {
+            Place::Model => ("noise in a parameter", "standard deviation of the noise in each parameter"),
+            Place::Gradient => (
+                "noise in a gradient",
+                "standard deviation of the noise in each coordinate of the average gradient that reaches the optimizer",
+            ),
+            Place::ClippedGradient => (
+                "noise / clipping norm",
+                "standard deviation of the noise in the average gradient that reaches the optimizer, in clipping norms",
+            ),
+        };
+        let thinned = deviations.iter().enumerate().step_by(deviations.len().div_ceil(1000));
         Panel {
             title: "the noise floor".to_owned(),
             horizontal: "step".to_owned(),
-            vertical: "noise in a parameter".to_owned(),
+            vertical: vertical.to_owned(),
             headroom: 0.15,
             curves: vec![Curve {
-                label: "standard deviation of the noise in each parameter".to_owned(),
+                label: label.to_owned(),
                 colour: plot::ORANGE,
-                points: (1..=plan.steps()).step_by(plan.steps().div_ceil(1000)).filter_map(at).collect(),
+                points: thinned.map(|(index, deviation)| ((index + 1) as f64, *deviation)).collect(),
                 band: Vec::new(),
             }],
         }
