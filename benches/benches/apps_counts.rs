@@ -11,7 +11,7 @@ use dp_apps::histogram::{Change, Histogram, Rules, Universe};
 use dp_apps::substrings::Substrings;
 use dp_apps::substrings::dictionary::Dictionary;
 use dp_apps::{Counts, Encoding};
-use dp_mechanisms::{Budget, Relation, Seed, Workload, planner};
+use dp_mechanisms::{Budget, Problem, Relation, Seed, Workload, planner};
 
 const STEPS: usize = 4096;
 
@@ -34,9 +34,9 @@ fn stream<E: Encoding + Clone>(
     events: &[&E::Event],
 ) {
     let footprint = encoding.footprint().expect("the encoding has a footprint");
+    let problem = Problem::new(Workload::count(), STEPS).expect("some steps");
     // What the command line chooses as well.
-    let strategy = planner::for_footprint(&Workload::count(), STEPS, &footprint, encoding.dimension())
-        .expect("some strategy applies");
+    let strategy = planner::best(&problem, &footprint, encoding.dimension()).expect("some strategy applies");
     let budget = Budget::approximate(1.0, 1e-6).expect("the budget is valid");
     group.throughput(Throughput::Elements(events.len() as u64));
     group.bench_function(format!("{name}, not private"), |bencher| {

@@ -22,7 +22,7 @@ fn edges(vertices: usize) -> Vec<EdgeUpdate> {
 
 fn mechanism(footprint: dp_mechanisms::Footprint, dimension: usize) -> Mechanism {
     let count = Method::Sqrt.build(&Problem::new(Workload::count(), STEPS).unwrap()).unwrap();
-    let plan = Plan::new(count, footprint, Budget::gaussian(1.0).unwrap()).unwrap();
+    let plan = Plan::idealized(count, footprint, Budget::gaussian(1.0).unwrap()).unwrap();
     Mechanism::new(plan.of_dimension(dimension).unwrap(), Seed::reproducible(1)).unwrap()
 }
 

@@ -77,7 +77,7 @@ fn plan(strategy: &Arc<dyn Strategy>, exact: bool) -> Result<Plan> {
     if exact {
         Plan::exact(strategy, footprint, budget, 1.0)
     } else {
-        Plan::new(strategy.clone(), footprint, budget)
+        Plan::idealized(strategy.clone(), footprint, budget)
     }
 }
 

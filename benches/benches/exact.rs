@@ -23,7 +23,8 @@ fn whole_streams(c: &mut Criterion) {
         let strategy = method.build(&problem).expect("the strategy serves the count");
         let footprint = Footprint::scalar(0.0, 1.0, Relation::ZeroOut, Participation::Single).expect("0 < 1");
         let budget = Budget::approximate(1.0, 1e-6).expect("a valid budget");
-        let idealized = Plan::new(strategy.clone(), footprint.clone(), budget).expect("it can be calibrated");
+        let idealized =
+            Plan::idealized(strategy.clone(), footprint.clone(), budget).expect("it can be calibrated");
         let id = |mode: &str| BenchmarkId::new(format!("{method} {mode}"), steps);
         group.bench_function(id("idealized"), |b| {
             b.iter(|| {

@@ -122,7 +122,7 @@ fn print_ratios() {
 fn plan() -> Plan {
     let term = Term { weight: 1.0, participation: Participation::Single };
     let footprint = Footprint::encoded(vec![term], Relation::ZeroOut).expect("a footprint");
-    Plan::new(build(Method::Blt), footprint, Budget::approximate(1.0, 1e-6).expect("a budget"))
+    Plan::idealized(build(Method::Blt), footprint, Budget::approximate(1.0, 1e-6).expect("a budget"))
         .expect("a plan")
 }
 

@@ -156,7 +156,7 @@ fn precomputed_noise_without_the_sensitivity_doubles_epsilon() {
     let actual = budget::epsilon_from_gdp(bought.mu() * squared.sqrt(), delta).unwrap();
     assert!((actual - 1.1).abs() < 0.05, "{actual}");
     let footprint = Footprint::scalar(0.0, 1.0, Relation::ZeroOut, Participation::Single).unwrap();
-    let plan = Plan::new(build("sqrt", "count", 1 << 16), footprint, bought).unwrap();
+    let plan = Plan::idealized(build("sqrt", "count", 1 << 16), footprint, bought).unwrap();
     assert!(plan.sigma() * bought.mu() >= squared.sqrt());
 }
 
@@ -221,7 +221,8 @@ fn simultaneous_error_lacks_a_factor_of_root_two() {
     // Independent releases of deviation 1: the identity on a window of 1.
     let footprint = Footprint::scalar(0.0, 1.0, Relation::ZeroOut, Participation::Single).unwrap();
     let plan =
-        Plan::new(build("identity", "window:1", 1000), footprint, Budget::gaussian(1.0).unwrap()).unwrap();
+        Plan::idealized(build("identity", "window:1", 1000), footprint, Budget::gaussian(1.0).unwrap())
+            .unwrap();
     assert_close(plan.simultaneous_band(1, 1.0 / 3.0).unwrap(), (2.0 * 6000_f64.ln()).sqrt(), 1e-9, "ours");
 }
 
@@ -283,7 +284,9 @@ fn clipping_and_sensitivity_have_no_squares() {
     assert!(norm * (kappa / norm).min(1.0) <= kappa);
     let sigma = |radius: f64| {
         let footprint = Footprint::ball(radius, Relation::ZeroOut, Participation::Single).unwrap();
-        Plan::new(build("sqrt", "count", 64), footprint, Budget::gaussian(1.0).unwrap()).unwrap().sigma()
+        Plan::idealized(build("sqrt", "count", 64), footprint, Budget::gaussian(1.0).unwrap())
+            .unwrap()
+            .sigma()
     };
     let norm_of_strategy = sensitivity(build("sqrt", "count", 64).as_ref()).sqrt();
     assert_close(sigma(kappa), kappa * norm_of_strategy, 1e-11, "κ‖R‖");

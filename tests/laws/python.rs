@@ -90,7 +90,7 @@ impl Case {
         if *exact {
             return Plan::exact(&strategy, footprint, budget, *grid).unwrap();
         }
-        Plan::new(strategy, footprint, budget).unwrap()
+        Plan::idealized(strategy, footprint, budget).unwrap()
     }
 }
 

@@ -39,7 +39,7 @@ fn cases() -> Vec<Case> {
 fn released(case: &Case) -> Array2<f64> {
     let term = Term { weight: 1.0, participation: Participation::Single };
     let footprint = Footprint::encoded(vec![term], Relation::ZeroOut).unwrap();
-    let plan = Plan::new(case.strategy.clone(), footprint, Budget::gaussian(MU).unwrap()).unwrap();
+    let plan = Plan::idealized(case.strategy.clone(), footprint, Budget::gaussian(MU).unwrap()).unwrap();
     draws(case.strategy.steps(), |seed, block| {
         let mut mechanism =
             Mechanism::new(plan.clone().of_dimension(DIMENSION).unwrap(), Seed::reproducible(seed)).unwrap();

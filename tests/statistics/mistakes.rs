@@ -11,7 +11,7 @@ use ndarray::Array2;
 fn plan(steps: usize) -> Plan {
     let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), steps).unwrap()).unwrap();
     let footprint = Footprint::scalar(0.0, 1.0, Relation::ZeroOut, Participation::Single).unwrap();
-    Plan::new(strategy, footprint, Budget::gaussian(1.0).unwrap()).unwrap()
+    Plan::idealized(strategy, footprint, Budget::gaussian(1.0).unwrap()).unwrap()
 }
 
 /// A mechanism that starts its noise again after the horizon answers a second time with the same noise, and the

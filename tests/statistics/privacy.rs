@@ -72,7 +72,7 @@ fn plan(method: Method, workload: &str, steps: usize, budget: Budget) -> Option<
     let strategy = case(method, &labelled, steps, Participation::Single)?.strategy;
     let term = Term { weight: 1.0, participation: Participation::Single };
     let footprint = Footprint::encoded(vec![term], Relation::ZeroOut).unwrap();
-    Some(Plan::new(strategy, footprint, budget).unwrap())
+    Some(Plan::idealized(strategy, footprint, budget).unwrap())
 }
 
 /// Audits the mechanism of a plan against a claim, with `TABLES` independent games in one mechanism.

@@ -87,7 +87,7 @@ fn plan(name: &str, workload: &str, exact: bool) -> Option<Plan> {
     if exact {
         Plan::exact(&strategy, footprint, budget, 1.0 / 1_048_576.0).ok()
     } else {
-        Plan::new(strategy, footprint, budget).ok()
+        Plan::idealized(strategy, footprint, budget).ok()
     }
 }
 
@@ -169,7 +169,7 @@ fn sessions_shards_and_sums_leave_nothing_behind() {
     let term = Term { weight: 1.0, participation: Participation::Single };
     let footprint = Footprint::encoded(vec![term], Relation::ZeroOut).unwrap();
     let budget = Budget::zero_concentrated(0.5).unwrap();
-    let plan = Plan::new(strategy, footprint, budget).unwrap();
+    let plan = Plan::idealized(strategy, footprint, budget).unwrap();
     let found = left_behind(marks, || {
         let mut shards = NoiseShard::in_memory(&plan, 64, 1, seed().0).unwrap();
         let mut noisy = [0.0; 64];
@@ -193,7 +193,7 @@ fn sparse_cells_leave_nothing_behind(workload: &Workload) {
     let term = Term { weight: 1.0, participation: Participation::Single };
     let footprint = Footprint::encoded(vec![term], Relation::ZeroOut).unwrap().of_dimension(50).unwrap();
     let budget = Budget::zero_concentrated(0.5).unwrap();
-    let idealized = Plan::new(strategy.clone(), footprint.clone(), budget).unwrap();
+    let idealized = Plan::idealized(strategy.clone(), footprint.clone(), budget).unwrap();
     let exact = Plan::exact(&strategy, footprint, budget, 1.0).unwrap();
     // As a count, an integer that nothing else makes.
     for (plan, value) in [(idealized, VALUE), (exact, 768_081.0)] {

@@ -59,12 +59,16 @@ pub trait Encoding {
         )?)
     }
 
-    /// The same in floating point, whose low bits can give a person away to whoever studies them; see [`Plan::new`].
+    /// The same in floating point, whose low bits can give a person away to whoever studies them; see [`Plan::idealized`].
     ///
     /// # Errors
     /// What cannot be calibrated.
     fn idealized_plan(&self, strategy: &Arc<dyn Strategy>, budget: Budget) -> Result<Plan> {
-        Ok(Plan::new(Arc::clone(strategy), self.footprint()?.of_dimension(width(self.dimension()))?, budget)?)
+        Ok(Plan::idealized(
+            Arc::clone(strategy),
+            self.footprint()?.of_dimension(width(self.dimension()))?,
+            budget,
+        )?)
     }
 }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use dp_mechanisms::planner::{self, Noise, Report, Request};
-use dp_mechanisms::strategy::{Progress, unwatched};
+use dp_mechanisms::planner::{self, Report, Request};
+use dp_mechanisms::strategy::{Progress, Watch};
 use dp_mechanisms::{
     Budget, Footprint, Method, Participation, Problem, Relation, Seed, StateFile, Strategy, Workload, joint,
 };
@@ -392,18 +392,17 @@ pub(crate) fn endless_strategies(
     report.endless_methods(participation).map_err(Usage::error)
 }
 
-/// A strategy for the noise that a budget asks for: for a pure ε, `auto` is the best for Laplace noise.
-pub(crate) fn exact_strategy(
+/// A strategy for one number and the noise that a budget asks for: for a pure ε, `auto` is the best for Laplace noise.
+pub(crate) fn strategy_within(
     name: &str,
     problem: &Problem,
     footprint: &Footprint,
     budget: Budget,
 ) -> Result<Arc<dyn Strategy>> {
-    if name != "auto" || !matches!(budget.kind(), dp_mechanisms::budget::Kind::Pure { .. }) {
-        return strategy_of(name, problem, footprint, 1);
+    match name {
+        "auto" => watched(|watch| planner::best_within(problem, footprint, 1, &budget, watch)),
+        _ => strategy_of(name, problem, footprint, 1),
     }
-    let report = evaluate(&Request { noise: Noise::Laplace, ..unhurried(problem.clone()) })?;
-    report.measurable(problem, &mut unwatched).map_err(Usage::error)
 }
 
 /// Refuses noise that cannot be kept in memory, and the `inputs` of so many steps beside it, before any of it is made.
@@ -432,8 +431,13 @@ fn memory() -> Option<u64> {
     total.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// What the planner finds, with a bar where somebody watches; what it refuses is the request's fault.
+/// What the planner says about all strategies.
 pub(crate) fn evaluate(request: &Request) -> Result<Report> {
+    watched(|watch| planner::evaluate_watched(request, watch))
+}
+
+/// What the planner finds, with a bar where somebody watches; what it refuses is the request's fault.
+fn watched<R>(work: impl FnOnce(&mut Watch<'_>) -> dp_mechanisms::Result<R>) -> Result<R> {
     let bar = output::planning();
     let mut watch = |progress| {
         match progress {
@@ -451,7 +455,7 @@ pub(crate) fn evaluate(request: &Request) -> Result<Report> {
         }
         ControlFlow::Continue(())
     };
-    let report = planner::evaluate_watched(request, &mut watch);
+    let found = work(&mut watch);
     bar.finish_and_clear();
-    report.map_err(Usage::error)
+    found.map_err(Usage::error)
 }

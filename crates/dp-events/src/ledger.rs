@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use dp_mechanisms::budget::delta_from_gdp;
+use dp_mechanisms::budget::{delta_from_gdp, upper_quantile};
 use dp_mechanisms::exact::budget::delta_from_zcdp;
 use serde::{Deserialize, Serialize};
 
@@ -119,18 +119,6 @@ fn mu_of(entries: &[Entry]) -> f64 {
     let epsilon = sum_of_epsilons(entries);
     let pure = if epsilon == 0.0 { 0.0 } else { 2.0 * upper_quantile(1.0 / (1.0 + epsilon.exp())) };
     (gaussian + pure * pure).sqrt().next_up()
-}
-
-/// `Φ⁻¹(1 - probability)`, rounded up, by bisection of the tail.
-fn upper_quantile(probability: f64) -> f64 {
-    let tail = |x: f64| 0.5 * libm::erfc(x / std::f64::consts::SQRT_2);
-    let target = probability * (1.0 - 1e-13);
-    let (mut low, mut high) = (-40.0, 40.0);
-    for _ in 0..200 {
-        let middle = f64::midpoint(low, high);
-        if tail(middle) <= target { high = middle } else { low = middle }
-    }
-    high
 }
 
 /// The least ε, rounded up, that the parts together are known to satisfy at δ, by the best of three routes: ρ-zCDP; μ-GDP

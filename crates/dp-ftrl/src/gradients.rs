@@ -73,7 +73,7 @@ impl Step {
 /// The plan for gradients clipped by a rule: what [`PrivateGradients::new`] makes, and what resuming needs again.
 ///
 /// # Errors
-/// As [`Plan::new`].
+/// As [`Plan::idealized`].
 pub fn plan(
     strategy: Arc<dyn Strategy>,
     clipping: &Clipping,
@@ -81,7 +81,7 @@ pub fn plan(
     participation: Participation,
     budget: Budget,
 ) -> Result<Plan> {
-    Ok(Plan::new(strategy, clipping.footprint(relation, participation)?, budget)?)
+    Ok(Plan::idealized(strategy, clipping.footprint(relation, participation)?, budget)?)
 }
 
 impl PrivateGradients {

@@ -282,14 +282,16 @@ pub struct JointPlan {
 }
 
 impl JointPlan {
-    /// The best strategy for the problem and what one person can change, with the noise that the budget demands.
+    /// The best strategy for the problem and what one person can change, with the noise that the budget demands, in exact
+    /// integers: [`Plan::best`] for several statistics.
     ///
     /// # Errors
-    /// As [`Joint::best`] and [`Plan::new`].
+    /// As [`Joint::best`] and [`Plan::best`].
     pub fn best(problem: Problem, footprint: Footprint, budget: Budget) -> Result<Self> {
-        let joint = Joint::best(problem, &footprint, 1)?;
-        let plan = Plan::new(Arc::clone(joint.strategy()), footprint, budget)?;
-        Self::new(joint, plan)
+        let problem = problem.with_participation(planner::main_participation(&footprint));
+        check_joint(&problem)?;
+        let plan = Plan::best(&problem, footprint, budget)?;
+        Self::new(Joint::new(problem, Arc::clone(plan.strategy()))?, plan)
     }
 
     /// A plan that was made for the strategy of the joint problem: exact or idealized, with whatever footprint and budget.

@@ -21,8 +21,8 @@ use crate::snapshot::Snapshot;
 ///
 /// # Privacy
 /// All releases together satisfy the plan's budget under its footprint, also when inputs depend on earlier
-/// releases. In floating point the guarantee is that of real-valued Gaussian noise; [`Plan::exact`] is for adversaries who
-/// look at the low bits of a number. Refused inputs leave no trace in the state, but *that*
+/// releases. For a plan that was asked for in floating point ([`Plan::idealized`]) the guarantee is that of real-valued Gaussian noise,
+/// and says nothing about the low bits of a number. Refused inputs leave no trace in the state, but *that*
 /// an input was refused is visible to whoever sees the error: validate or clamp with bounds that do not depend
 /// on the data.
 ///
@@ -32,10 +32,10 @@ use crate::snapshot::Snapshot;
 ///
 /// # Example
 /// ```
-/// use dp_mechanisms::{Budget, Footprint, Mechanism, Method, Participation, Plan, Problem, Relation, Seed, Workload};
-/// let strategy = Method::Identity.build(&Problem::new(Workload::count(), 3)?)?;
+/// use dp_mechanisms::{Budget, Footprint, Mechanism, Participation, Plan, Problem, Relation, Seed, Workload};
 /// let footprint = Footprint::scalar(0.0, 1.0, Relation::ZeroOut, Participation::Single)?;
-/// let plan = Plan::new(strategy, footprint, Budget::approximate(1.0, 1e-6)?)?;
+/// let three = Problem::new(Workload::count(), 3)?;
+/// let plan = Plan::best(&three, footprint, Budget::approximate(1.0, 1e-6)?)?;
 /// let mut mechanism = Mechanism::new(plan.clone(), Seed::from_system()?)?;
 /// let mut count = [0.0];
 /// for (visit, deviation) in [1.0, 0.0, 1.0].into_iter().zip(plan.deviations()) {
@@ -263,7 +263,7 @@ pub(crate) mod tests {
         let workload: Workload = workload.parse()?;
         let strategy = name.parse::<Method>()?.build(&Problem::new(workload.clone(), steps)?)?;
         let footprint = Footprint::vector(-1.0, 2.0, 2, Relation::Replace, Participation::Single)?;
-        Plan::new(strategy, footprint, Budget::approximate(1.0, 1e-6)?)
+        Plan::idealized(strategy, footprint, Budget::approximate(1.0, 1e-6)?)
     }
 
     fn input(step: usize) -> [f64; 2] {
@@ -463,7 +463,7 @@ pub(crate) mod tests {
             assert!(make(3).of_dimension(dimension).is_err(), "calibrated for two coordinates");
         }
         let ball = Footprint::ball(1.0, Relation::ZeroOut, Participation::Single).unwrap();
-        let plan = Plan::new(make(3).strategy().clone(), ball, *make(3).budget()).unwrap();
+        let plan = Plan::idealized(make(3).strategy().clone(), ball, *make(3).budget()).unwrap();
         assert!(Mechanism::new(plan.clone(), Seed::reproducible(1)).is_err(), "of how many coordinates?");
         assert!(Mechanism::new(plan.of_dimension(9).unwrap(), Seed::reproducible(1)).is_ok());
         let mut mechanism = Mechanism::new(make(3), Seed::from_system().unwrap()).unwrap();

@@ -10,8 +10,8 @@ use std::fmt::Write;
 use crate::identity::Digest;
 use crate::sensitivity::Term;
 use crate::{
-    Budget, Footprint, Mechanism, Method, Participation, Plan, Problem, Relation, Result, Seed, Snapshot,
-    SparseMechanism, Workload,
+    Arithmetic, Budget, Footprint, Mechanism, Method, Participation, Plan, Problem, Relation, Result, Seed,
+    Snapshot, SparseMechanism, Workload,
 };
 
 const PINNED: &str = include_str!("pinned.txt");
@@ -52,7 +52,7 @@ fn sparse_plan(exact: bool) -> Result<Plan> {
     if exact {
         Plan::exact(&strategy, footprint, budget(), 1.0)
     } else {
-        Plan::new(strategy, footprint, budget())
+        Plan::idealized(strategy, footprint, budget())
     }
 }
 
@@ -86,13 +86,14 @@ fn found() -> Vec<(String, Vec<f64>, f64)> {
     for (method, text) in counted.chain(others) {
         let workload: Workload = text.parse().unwrap();
         let Ok(strategy) = method.build(&Problem::new(workload.clone(), STEPS).unwrap()) else { continue };
-        let idealized = Plan::new(strategy.clone(), footprint(), budget());
+        let idealized = Plan::idealized(strategy.clone(), footprint(), budget());
         add(format!("{method} {text} inputs"), idealized.clone().and_then(Plan::releasing_inputs));
         add(format!("{method} {text} idealized"), idealized);
         add(format!("{method} {text} exact"), Plan::exact(&strategy, footprint(), budget(), GRID));
-        let doubling = Plan::doubling(&workload, method, footprint(), budget(), 3);
+        let doubling = Plan::doubling(&workload, method, footprint(), budget(), Arithmetic::Idealized, 3);
         add(format!("{method} {text} doubling"), doubling);
-        let doubling = Plan::doubling_exact(&workload, method, footprint(), budget(), GRID, 3);
+        let doubling =
+            Plan::doubling(&workload, method, footprint(), budget(), Arithmetic::Exact { grid: GRID }, 3);
         add(format!("{method} {text} doubling exact"), doubling);
     }
     for exact in [false, true] {
@@ -113,13 +114,14 @@ fn digest(snapshot: &Snapshot) -> String {
 fn states() -> Vec<(String, String)> {
     let strategy = Method::Identity.build(&Problem::new(Workload::count(), STEPS).unwrap()).unwrap();
     let (count, method) = (Workload::count(), Method::Identity);
-    let idealized = Plan::new(strategy.clone(), footprint(), budget()).unwrap();
+    let doubling = |arithmetic| Plan::doubling(&count, method, footprint(), budget(), arithmetic, 3);
+    let idealized = Plan::idealized(strategy.clone(), footprint(), budget()).unwrap();
     let plans = [
         ("inputs", idealized.clone().releasing_inputs().unwrap()),
         ("idealized", idealized),
         ("exact", Plan::exact(&strategy, footprint(), budget(), GRID).unwrap()),
-        ("doubling", Plan::doubling(&count, method, footprint(), budget(), 3).unwrap()),
-        ("doubling exact", Plan::doubling_exact(&count, method, footprint(), budget(), GRID, 3).unwrap()),
+        ("doubling", doubling(Arithmetic::Idealized).unwrap()),
+        ("doubling exact", doubling(Arithmetic::Exact { grid: GRID }).unwrap()),
     ];
     plans
         .into_iter()

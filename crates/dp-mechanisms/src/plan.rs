@@ -22,8 +22,9 @@ use crate::workload::Workload;
 /// A strategy with the noise that a budget and a footprint demand. It exists only calibrated.
 ///
 /// `σ = Δ / μ`, where Δ is the sensitivity of the strategy under the footprint and μ what the budget buys; every
-/// step of the computation is rounded up. In exact arithmetic ([`Plan::exact`]) Δ is an integer and σ² a rational; without a
-/// known end ([`Plan::doubling`]) there is a σ for every epoch.
+/// step of the computation is rounded up. [`Plan::best`] chooses the strategy, [`Plan::exact`] takes one: data meets noise in exact
+/// integers there, Δ is an integer and σ² a rational. Whoever publishes nothing but what is learned from it may ask for floating point by
+/// its name, [`Plan::idealized`]. Without a known end ([`Plan::doubling`]) there is a σ for every epoch.
 ///
 /// # Privacy
 /// All releases together satisfy the budget under the footprint's neighbouring relation, for adaptively chosen
@@ -34,7 +35,8 @@ use crate::workload::Workload;
 /// use dp_mechanisms::{Budget, Footprint, Method, Participation, Plan, Problem, Relation, Workload};
 /// let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), 365)?)?;
 /// let footprint = Footprint::scalar(0.0, 1.0, Relation::ZeroOut, Participation::Single)?;
-/// let plan = Plan::new(strategy, footprint, Budget::approximate(1.0, 1e-6)?)?;
+/// // Visits are whole numbers: the unit is 1.
+/// let plan = Plan::exact(&strategy, footprint, Budget::approximate(1.0, 1e-6)?, 1.0)?;
 /// assert!(plan.standard_deviation(365).unwrap() < 13.0);
 /// # Ok::<(), dp_mechanisms::Error>(())
 /// ```
@@ -76,7 +78,7 @@ struct Calibrated {
 /// In which arithmetic data meets noise.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Arithmetic {
-    /// Gaussian noise in floating point, whose low bits are not those of real numbers.
+    /// Gaussian noise in floating point, whose low bits are not those of real numbers: for learning, not for publishing.
     Idealized,
     /// Integers plus discrete noise; inputs are multiples of the grid.
     Exact {
@@ -113,12 +115,16 @@ impl fmt::Display for Horizon {
 }
 
 impl Plan {
-    /// Calibrates a strategy, in floating point.
+    /// Calibrates a strategy in floating point: for learning, whose gradients are no integers, and for experiments.
+    ///
+    /// # Privacy
+    /// That of Gaussian noise in the real numbers. The low bits of a released double are not theirs, and can give a person away to
+    /// whoever studies them: publish what [`Plan::best`] and [`Plan::exact`] plan.
     ///
     /// # Errors
     /// When the sensitivity under the footprint cannot be bounded (or is proved for other strategies only), σ is not
     /// a finite number, or the budget is a pure ε, which no Gaussian noise satisfies.
-    pub fn new(strategy: Arc<dyn Strategy>, footprint: Footprint, budget: Budget) -> Result<Self> {
+    pub fn idealized(strategy: Arc<dyn Strategy>, footprint: Footprint, budget: Budget) -> Result<Self> {
         if let Kind::Pure { epsilon } = budget.kind() {
             return Err(Error::OutOfRange {
                 what: "a pure epsilon budget for Gaussian noise",
@@ -164,7 +170,7 @@ impl Plan {
     /// Calibrates a strategy for inputs that are multiples of `grid`, in exact integers: see [`crate::exact`].
     ///
     /// # Privacy
-    /// As [`Plan::new`], also for somebody who sees every bit. A μ-GDP budget is satisfied up to [`Plan::slack`].
+    /// As [`Plan::idealized`], also for somebody who sees every bit. A μ-GDP budget is satisfied up to [`Plan::slack`].
     ///
     /// # Errors
     /// A footprint that does not state its dimension, a strategy that cannot be measured on live data, bounds that are too
@@ -176,7 +182,7 @@ impl Plan {
         grid: f64,
     ) -> Result<Self> {
         let dimension = stated(&footprint)?;
-        let exact = ExactPlan::new(strategy, footprint.clone(), dimension, grid, budget.into())?;
+        let exact = ExactPlan::new(strategy, footprint.clone(), dimension, grid, budget.kind())?;
         Ok(Self::of(footprint, budget, Form::Exact(Arc::new(exact))))
     }
 
@@ -185,38 +191,31 @@ impl Plan {
     /// expects `first_epoch` steps: for counts and averages its first epoch does not end (before 2^40 steps), and the mean squared error of a
     /// count of single contributions stays within 1.3 times the best for exactly t steps for all t from the expected length (of a hundred or more) on.
     ///
+    /// In exact integers every epoch is measured as [`Plan::exact`] does, and the statistic is read off the noisy inputs.
+    ///
+    /// # Privacy
+    /// As [`Plan::exact`] and [`Plan::idealized`]. Under several participations an (ε, δ) is shared in exact integers as the
+    /// zCDP that implies it, which adds up exactly for discrete noise, and so costs more noise than in floating point.
+    ///
     /// # Errors
-    /// A first epoch of zero steps, several participations in one footprint, or what its strategy refuses.
+    /// A first epoch of zero steps, several participations in one footprint, or what its strategy refuses; in exact integers also
+    /// what [`Plan::exact`] refuses, and a μ-GDP budget: its slack grows with the number of steps.
     pub fn doubling(
         workload: &Workload,
         method: Method,
         footprint: Footprint,
         budget: Budget,
+        arithmetic: Arithmetic,
         first_epoch: usize,
     ) -> Result<Self> {
-        Ok(Self::of_epochs(DoublingPlan::new(workload, method, footprint, budget, None, first_epoch)?))
-    }
-
-    /// [`Plan::doubling`] in exact integers, for inputs that are multiples of `grid`: every epoch is measured as [`Plan::exact`]
-    /// does, and the statistic is read off the noisy inputs.
-    ///
-    /// # Privacy
-    /// As [`Plan::doubling`], also for somebody who sees every bit. Under several participations an (ε, δ) is shared as the
-    /// zCDP that implies it, which adds up exactly for discrete noise, and so costs more noise than in floating point.
-    ///
-    /// # Errors
-    /// As [`Plan::doubling`] and [`Plan::exact`], and a μ-GDP budget: its slack grows with the number of steps.
-    pub fn doubling_exact(
-        workload: &Workload,
-        method: Method,
-        footprint: Footprint,
-        budget: Budget,
-        grid: f64,
-        first_epoch: usize,
-    ) -> Result<Self> {
-        stated(&footprint)?;
-        let epochs = DoublingPlan::new(workload, method, footprint, budget, Some(grid), first_epoch)?;
-        Ok(Self::of_epochs(epochs))
+        let grid = match arithmetic {
+            Arithmetic::Exact { grid } => {
+                stated(&footprint)?;
+                Some(grid)
+            }
+            Arithmetic::Idealized => None,
+        };
+        Ok(Self::of_epochs(DoublingPlan::new(workload, method, footprint, budget, grid, first_epoch)?))
     }
 
     pub(crate) fn of_epochs(epochs: DoublingPlan) -> Self {
@@ -412,7 +411,7 @@ impl Plan {
     /// let footprint = Footprint::scalar(0.0, 1.0, Relation::ZeroOut, Participation::Single)?;
     /// let budget = Budget::approximate(1.0, 1e-6)?;
     /// assert_eq!(Plan::exact(&strategy, footprint.clone(), budget, 1.0)?.on_grid(41.7), 42.0);
-    /// assert_eq!(Plan::new(strategy, footprint, budget)?.on_grid(41.7), 41.7);
+    /// assert_eq!(Plan::idealized(strategy, footprint, budget)?.on_grid(41.7), 41.7);
     /// # Ok::<(), dp_mechanisms::Error>(())
     /// ```
     pub fn on_grid(&self, release: f64) -> f64 {
@@ -560,7 +559,7 @@ impl Plan {
     }
 }
 
-fn stated(footprint: &Footprint) -> Result<usize> {
+pub(crate) fn stated(footprint: &Footprint) -> Result<usize> {
     footprint.dimension().ok_or(Error::OutOfRange {
         what: "the dimension of a footprint that bounds whole vectors",
         value: f64::NAN,
@@ -584,7 +583,7 @@ mod tests {
         let signed = Workload::weights(&[1.0, -1.0]).unwrap();
         let plan = |method: Method, workload: &Workload, footprint: Footprint| {
             let strategy = method.build(&Problem::new(workload.clone(), 9)?)?;
-            Plan::new(strategy, footprint, budget)
+            Plan::idealized(strategy, footprint, budget)
         };
         assert!(plan(Method::Output, &signed, footprint.clone()).is_ok());
         let needing = footprint.needing_non_negative_columns();

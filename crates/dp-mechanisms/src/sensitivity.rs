@@ -14,6 +14,7 @@ use std::str::FromStr;
 use dp_linalg::norms;
 
 use crate::error::{Error, Result, check_count, check_positive};
+use crate::exact;
 
 mod matrix;
 
@@ -262,6 +263,15 @@ pub struct Footprint {
     absolute: Vec<f64>,
 }
 
+/// What one person can change in a number with bounds.
+fn largest_change(low: f64, high: f64, relation: Relation) -> f64 {
+    match relation {
+        Relation::ZeroOut => low.abs().max(high.abs()),
+        // The subtraction may round down.
+        Relation::Replace => (high - low).next_up(),
+    }
+}
+
 impl Footprint {
     /// One number in `[low, high]` per step and person: vectors of one coordinate.
     ///
@@ -294,11 +304,7 @@ impl Footprint {
                 range: "two finite numbers LO:HI with LO not above HI",
             });
         }
-        let change = match relation {
-            Relation::ZeroOut => low.abs().max(high.abs()),
-            // The subtraction may round down.
-            Relation::Replace => (high - low).next_up(),
-        };
+        let change = largest_change(low, high, relation);
         let change = match dimension {
             1 => change,
             // Root and product each round to nearest.
@@ -346,6 +352,33 @@ impl Footprint {
             term.weight = change;
         }
         Ok(self)
+    }
+
+    /// The unit of exact measurements where nobody asks for another: a power of two near 1/65536 of what one number may be, finer
+    /// where one person changes less than that ([`Footprint::with_change`]), but not so fine that the bounds have too many; 1 for
+    /// encodings, which count.
+    ///
+    /// # Example
+    /// ```
+    /// use dp_mechanisms::{Footprint, Participation, Relation};
+    /// let footprint = Footprint::scalar(0.0, 1.0, Relation::ZeroOut, Participation::Single)?;
+    /// assert_eq!(footprint.grid(), 1.0 / 65_536.0);
+    /// # Ok::<(), dp_mechanisms::Error>(())
+    /// ```
+    pub fn grid(&self) -> f64 {
+        match self.domain {
+            Domain::Interval { low, high } => {
+                let of_bounds = exact::grid(low.abs().max(high.abs()));
+                let change = self.terms.iter().map(|term| term.weight).fold(0.0, f64::max);
+                if self.dimension == Some(1) && change < largest_change(low, high, self.relation) {
+                    exact::grid(change).max(of_bounds / 65_536.0)
+                } else {
+                    of_bounds
+                }
+            }
+            Domain::Ball { radius } => exact::grid(radius),
+            Domain::Encoded => 1.0,
+        }
     }
 
     /// One vector of Euclidean norm at most `radius` per step and person: ζ is `radius` under zero-out and

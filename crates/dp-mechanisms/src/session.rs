@@ -33,13 +33,13 @@ pub trait Save {
 /// # Example
 /// ```
 /// use dp_mechanisms::{
-///     Budget, Footprint, Method, Participation, Plan, Problem, Relation, Seed, Session, StateFile, Workload,
+///     Budget, Footprint, Participation, Plan, Problem, Relation, Seed, Session, StateFile, Workload,
 /// };
 /// # let directory = tempfile::tempdir().unwrap();
 /// # let path = directory.path().join("visits.state");
-/// let strategy = Method::Blt.build(&Problem::new(Workload::count(), 365)?)?;
 /// let footprint = Footprint::scalar(0.0, 1.0, Relation::ZeroOut, Participation::Single)?;
-/// let plan = Plan::new(strategy, footprint, Budget::approximate(1.0, 1e-6)?)?;
+/// let year = Problem::new(Workload::count(), 365)?;
+/// let plan = Plan::best(&year, footprint, Budget::approximate(1.0, 1e-6)?)?;
 /// let open = || Session::open(plan.clone(), Seed::from_system()?, Some(StateFile::open(&path, None)?));
 /// let mut session = open()?;
 /// session.stage(&[1.0])?;

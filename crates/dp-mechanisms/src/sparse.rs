@@ -51,7 +51,7 @@ const WITNESSES: usize = 8;
 /// let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), 10)?)?;
 /// let term = Term { weight: 1.0, participation: Participation::Single };
 /// let footprint = Footprint::encoded(vec![term], Relation::ZeroOut)?.of_dimension(1_000_000)?;
-/// let plan = Plan::new(strategy, footprint, Budget::approximate(1.0, 1e-6)?)?;
+/// let plan = Plan::exact(&strategy, footprint, Budget::approximate(1.0, 1e-6)?, 1.0)?;
 /// let mut mechanism = SparseMechanism::new(plan, Seed::from_system()?)?;
 /// mechanism.push(&[(123_456, 1.0)])?;
 /// let first = mechanism.ask(123_456)?;

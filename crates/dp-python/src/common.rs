@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use crate::arguments;
 use crate::errors::Refusal;
-use crate::plan::watched;
+use crate::watch::watched;
 
 /// The arguments that are the same everywhere.
 pub(crate) struct Common {

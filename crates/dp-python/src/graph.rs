@@ -242,7 +242,7 @@ counting! {
             let plan = if exact {
                 Plan::exact(&strategy, footprint, common.budget, encoding.grid())?
             } else {
-                Plan::new(strategy, footprint, common.budget)?
+                Plan::idealized(strategy, footprint, common.budget)?
             };
             let mechanism = Mechanism::new(plan, common.seed)?;
             let (input, values) = (vec![0.0; dimension], vec![0.0; dimension]);

@@ -6,7 +6,8 @@
 //! | `live` | objects that must not be copied, and every call that leaves the interpreter |
 //! | `arguments` | words and numbers of Python as values of the libraries |
 //! | `arrays` | arrays in and out, without copying where that is possible |
-//! | `plan` | planning, comparing, calibrating |
+//! | `watch` | computations that Ctrl-C stops |
+//! | `plan`, `compare`, `calibrate` | everything that happens before data |
 //! | `account` | how private many steps are together |
 //! | `common` | the arguments that counts and graphs share |
 //! | `counts` | items, ordered values, substrings and episodes, of which many are counted at once |
@@ -32,7 +33,9 @@ mod account;
 mod arguments;
 mod arrays;
 mod arrow;
+mod calibrate;
 mod common;
+mod compare;
 mod counts;
 mod dashboard;
 mod errors;
@@ -41,12 +44,17 @@ mod learning;
 mod live;
 mod plan;
 mod release;
+mod watch;
 
 /// The compiled part of `continual_dp`.
 #[pyo3::pymodule]
 mod _core {
     #[pymodule_export]
     use crate::account::{Accountant, Bracket, account};
+    #[pymodule_export]
+    use crate::calibrate::{Calibration, calibrate};
+    #[pymodule_export]
+    use crate::compare::{Comparison, compare};
     #[pymodule_export]
     use crate::counts::{Counts, Discovery, Episodes, Histogram, Quantiles, Substrings};
     #[pymodule_export]
@@ -58,7 +66,9 @@ mod _core {
     #[pymodule_export]
     use crate::live::Live;
     #[pymodule_export]
-    use crate::plan::{Calibration, Comparison, Plan, calibrate, compare, plan};
+    use crate::plan::Plan;
+    #[pymodule_export]
+    use crate::plan::choice::plan;
     #[pymodule_export]
     use crate::release::{Release, Stream};
 

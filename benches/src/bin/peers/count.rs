@@ -77,7 +77,7 @@ fn footprint() -> dp_mechanisms::Result<Footprint> {
 }
 
 fn plan(strategy: Arc<dyn Strategy>) -> dp_mechanisms::Result<Plan> {
-    Plan::new(strategy, footprint()?, Budget::zero_concentrated(RHO)?)
+    Plan::idealized(strategy, footprint()?, Budget::zero_concentrated(RHO)?)
 }
 
 /// Times a stream of ones, released one by one.

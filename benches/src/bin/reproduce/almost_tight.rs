@@ -303,7 +303,7 @@ fn learning_and_parities() -> Vec<Row> {
             equals_formula(root_norms(64)[63], 1e-3),
             |_| {
                 let footprint = Footprint::ball(1.0, Relation::ZeroOut, Participation::Single)?;
-                let plan = Plan::new(build("sqrt", "count", 64)?, footprint, Budget::gaussian(1.0)?)?;
+                let plan = Plan::idealized(build("sqrt", "count", 64)?, footprint, Budget::gaussian(1.0)?)?;
                 Ok(plan.sigma())
             },
         )

@@ -188,7 +188,7 @@ fn additive_error() -> Vec<Row> {
 pub(crate) fn mean_absolute_errors(name: &str, steps: usize, runs: usize) -> Result<Vec<f64>> {
     let footprint = Footprint::ball(1.0, Relation::ZeroOut, Participation::Single)?;
     let budget = Budget::approximate(FIGURE_BUDGET.0, FIGURE_BUDGET.1)?;
-    let plan = Plan::new(build(name, "count", steps)?, footprint, budget)?;
+    let plan = Plan::idealized(build(name, "count", steps)?, footprint, budget)?;
     // Coordinates are independent runs over the same stream of zeros.
     let mut mechanism = Mechanism::new(plan.of_dimension(runs)?, Seed::reproducible(20_220_217))?;
     let (zeros, mut output) = (vec![0.0; runs], vec![0.0; runs]);

@@ -69,7 +69,7 @@ pub(crate) fn measure(task: &Task) -> Result<Cost> {
         let strategy = task.strategy.parse::<Method>()?.build(&Problem::new(count.clone(), steps)?)?;
         // Vectors of norm at most 1: a scalar in [-1, 1], or a clipped sum.
         let footprint = Footprint::ball(1.0, Relation::ZeroOut, Participation::Single)?;
-        Ok(Plan::new(strategy, footprint, Budget::approximate(1.0, 1e-6)?)?)
+        Ok(Plan::idealized(strategy, footprint, Budget::approximate(1.0, 1e-6)?)?)
     };
     if task.quantity == Quantity::Planning {
         let before = peak_bytes();

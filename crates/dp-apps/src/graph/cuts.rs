@@ -4,6 +4,7 @@ use dp_mechanisms::sensitivity::Term;
 use dp_mechanisms::{Footprint, Participation, Relation};
 
 use super::pairs::{EdgeUpdate, VertexPairs};
+use crate::Estimate;
 use crate::error::{Error, Result, check_length};
 
 /// Edge updates as vectors over all pairs of vertices: the released prefix sums are the weights of a synthetic graph,
@@ -21,8 +22,9 @@ use crate::error::{Error, Result, check_length};
 /// use dp_mechanisms::{Budget, Mechanism, Method, Plan, Problem, Relation, Seed, Workload};
 /// let encoding = CutEncoding::signed(5)?;
 /// let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), 10)?)?;
-/// let plan = Plan::new(strategy, encoding.footprint(Relation::ZeroOut)?, Budget::zero_concentrated(0.5)?)?;
-/// let mut mechanism = Mechanism::new(plan.of_dimension(encoding.dimension())?, Seed::from_system()?)?;
+/// let footprint = encoding.footprint(Relation::ZeroOut)?.of_dimension(encoding.dimension())?;
+/// let plan = Plan::exact(&strategy, footprint, Budget::zero_concentrated(0.5)?, 0.5)?;
+/// let mut mechanism = Mechanism::new(plan, Seed::from_system()?)?;
 /// let (mut input, mut weights) = (vec![0.0; 10], vec![0.0; 10]);
 /// encoding.encode(&[EdgeUpdate::new(0, 1, 1.0), EdgeUpdate::new(3, 4, 0.5)], &mut input)?;
 /// let step = mechanism.release(&input, &mut weights)?;
@@ -40,15 +42,6 @@ pub struct CutEncoding {
 
 /// The most pairs whose weights are all released.
 const MOST_PAIRS: usize = 1 << 24;
-
-/// A cut of the released graph.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct CutAnswer {
-    /// The released weight across the cut.
-    pub value: f64,
-    /// The standard deviation of its noise, `sqrt(|S||P|) σ‖b_t‖`.
-    pub standard_deviation: f64,
-}
 
 impl CutEncoding {
     /// Updates with weights in [-1, 1].
@@ -164,7 +157,7 @@ impl CutEncoding {
         s: &[usize],
         p: &[usize],
         standard_deviation: f64,
-    ) -> Result<CutAnswer> {
+    ) -> Result<Estimate> {
         check_length("the weight vector", weights.len(), self.dimension())?;
         let vertices = self.pairs.vertices();
         let mut used = vec![false; vertices];
@@ -177,7 +170,7 @@ impl CutEncoding {
         let across = s.iter().flat_map(|&u| p.iter().map(move |&v| self.pairs.position(u.min(v), u.max(v))));
         let value = across.map(|index| weights[index]).sum();
         let standard_deviation = ((s.len() * p.len()) as f64).sqrt() * standard_deviation;
-        Ok(CutAnswer { value, standard_deviation })
+        Ok(Estimate { value, standard_deviation })
     }
 
     /// What can be said about the errors of cuts whose edge weights have the given standard deviation.

@@ -186,13 +186,9 @@ impl GraphEncoding {
     /// Another number of values than coordinates.
     pub fn answers(&self, values: &[f64], standard_deviation: f64) -> Result<Vec<Estimate>> {
         match &self.kind {
-            Kind::Weights { encoding, cuts: Some(cuts) } => cuts
-                .iter()
-                .map(|cut| {
-                    let answer = encoding.cut(values, &cut.s, &cut.p, standard_deviation)?;
-                    Ok(Estimate { value: answer.value, standard_deviation: answer.standard_deviation })
-                })
-                .collect(),
+            Kind::Weights { encoding, cuts: Some(cuts) } => {
+                cuts.iter().map(|cut| encoding.cut(values, &cut.s, &cut.p, standard_deviation)).collect()
+            }
             Kind::Function { stream, vertices } if stream.function().is_histogram() => {
                 let bins = degree_histogram(*vertices, values, standard_deviation).into_iter();
                 Ok(bins.map(|(value, standard_deviation)| Estimate { value, standard_deviation }).collect())

@@ -24,7 +24,7 @@ mod pairs;
 mod partition;
 mod projection;
 
-pub use cuts::{CutAnswer, CutEncoding, CutError};
+pub use cuts::{CutEncoding, CutError};
 pub use encoding::{Cut, GraphEncoding};
 pub use forest::SpanningForest;
 pub use functions::{FunctionStream, GraphFunction, degree_histogram};

@@ -238,7 +238,7 @@ impl Discovery {
     /// # Errors
     /// Rules without items, or what cannot be calibrated.
     pub fn idealized_plan_for(rules: &Rules, strategy: &Arc<dyn Strategy>, budget: Budget) -> Result<Plan> {
-        Ok(Plan::new(Arc::clone(strategy), footprint(rules)?, budget)?)
+        Ok(Plan::idealized(Arc::clone(strategy), footprint(rules)?, budget)?)
     }
 
     /// Starts. Where the noise comes from is the seed's. The workload must have weights of at most 1, which is

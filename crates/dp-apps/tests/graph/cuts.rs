@@ -69,7 +69,7 @@ fn one_update_changes_what_the_footprint_says() {
 fn plan(encoding: &CutEncoding, steps: usize) -> Plan {
     let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), steps).unwrap()).unwrap();
     let footprint = encoding.footprint(Relation::ZeroOut).unwrap();
-    Plan::new(strategy, footprint, Budget::gaussian(1.0).unwrap()).unwrap()
+    Plan::idealized(strategy, footprint, Budget::gaussian(1.0).unwrap()).unwrap()
 }
 
 /// Inserts the edges evenly over the steps and returns the last release with its standard deviation.

@@ -6,7 +6,8 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use dp_mechanisms::session::Save;
 use dp_mechanisms::{
-    Footprint, Joint, JointPlan, Mechanism, Method, Participation, Plan, Readout, Relation, Snapshot, exact,
+    Arithmetic, Footprint, Joint, JointPlan, Mechanism, Method, Participation, Plan, Readout, Relation,
+    Snapshot,
 };
 
 use crate::arguments::{self, NoiseArguments, OutputArguments, Usage};
@@ -197,6 +198,12 @@ impl Release {
         let workloads =
             self.workload.iter().map(|text| arguments::workload(text)).collect::<Result<Vec<_>>>()?;
         let (footprint, cannot) = (self.footprint(bounds)?, "this combination cannot be calibrated");
+        let budget = &self.noise.budget;
+        let (budget, arithmetic) = if self.idealized {
+            (budget.required()?, Arithmetic::Idealized)
+        } else {
+            (budget.exact()?, Arithmetic::Exact { grid: self.grid.unwrap_or_else(|| footprint.grid()) })
+        };
         let steps = match (self.doubling, self.steps) {
             (Some(first), _) => {
                 let [workload] = &workloads[..] else {
@@ -204,15 +211,12 @@ impl Release {
                 };
                 let methods =
                     arguments::endless_strategies(&self.strategy, workload, first, self.participation())?;
-                if self.idealized {
-                    let budget = self.noise.budget.required()?;
-                    let plan = Plan::doubling(workload, methods[0], footprint, budget, first);
-                    return Ok(Planned::One(plan.context(cannot)?));
-                }
-                let (budget, grid) = (self.noise.budget.exact()?, self.grid(bounds));
                 let plan = |method: &Method| {
-                    Plan::doubling_exact(workload, *method, footprint.clone(), budget, grid, first)
+                    Plan::doubling(workload, *method, footprint.clone(), budget, arithmetic, first)
                 };
+                if self.idealized {
+                    return Ok(Planned::One(plan(&methods[0]).context(cannot)?));
+                }
                 // Of those that are tried in turn, some cannot be measured on live data.
                 let planned = methods.iter().map(plan).find(Result::is_ok);
                 let planned = planned.unwrap_or_else(|| plan(&methods[0])).map_err(Usage::error)?;
@@ -224,29 +228,18 @@ impl Release {
             }
         };
         let problem = arguments::joint_problem(&workloads, &[], steps, self.participation())?;
-        let (strategy, plan) = if self.idealized {
-            let budget = self.noise.budget.required()?;
-            let strategy = arguments::strategy_of(&self.strategy, &problem, &footprint, 1)?;
-            let plan = Plan::new(strategy.clone(), footprint, budget).context(cannot)?;
-            (strategy, plan)
-        } else {
-            let budget = self.noise.budget.exact()?;
-            let strategy = arguments::exact_strategy(&self.strategy, &problem, &footprint, budget)?;
-            let plan = Plan::exact(&strategy, footprint, budget, self.grid(bounds)).map_err(Usage::error)?;
-            (strategy, plan)
+        let strategy = arguments::strategy_within(&self.strategy, &problem, &footprint, budget)?;
+        let plan = match arithmetic {
+            Arithmetic::Idealized => Plan::idealized(strategy.clone(), footprint, budget).context(cannot)?,
+            Arithmetic::Exact { grid } => {
+                Plan::exact(&strategy, footprint, budget, grid).map_err(Usage::error)?
+            }
         };
         if !problem.is_joint() {
             return Ok(Planned::One(plan));
         }
         let joint = Joint::new(problem, strategy).and_then(|joint| JointPlan::new(joint, plan));
         Ok(Planned::Several(Box::new(joint.map_err(Usage::error)?)))
-    }
-
-    /// The unit of exact measurements: far below what one person can change, and not so fine that the bounds have too many.
-    fn grid(&self, (low, high): (f64, f64)) -> f64 {
-        let of_bounds = exact::grid(low.abs().max(high.abs()));
-        let of_change = self.change.map(|change| exact::grid(change).max(of_bounds / 65_536.0));
-        self.grid.unwrap_or_else(|| of_change.unwrap_or(of_bounds))
     }
 
     fn footprint(&self, (low, high): (f64, f64)) -> Result<Footprint> {

@@ -50,7 +50,8 @@ fn momentum_in_the_workload_equals_momentum_after_the_noise() {
                         .unwrap();
                 let noisy = gradients.plan();
                 let plan =
-                    Plan::new(noisy.strategy().clone(), noisy.footprint().clone(), *noisy.budget()).unwrap();
+                    Plan::idealized(noisy.strategy().clone(), noisy.footprint().clone(), *noisy.budget())
+                        .unwrap();
                 let post = trained(optimizer(), &mut gradients, steps);
                 let mut mechanism = Mechanism::new(plan.clone(), Seed::reproducible(3)).unwrap();
                 for (step, iterate) in post.iter().enumerate() {

@@ -175,7 +175,7 @@ fn what_cannot_be_promised_is_refused_before_anything_moves() {
     assert!(trainer.start_with(fixed.clone(), Seed::reproducible(1)).is_ok());
     let clipping = Clipping::flat(1.0).unwrap();
     let single = clipping.footprint(Relation::ZeroOut, dp_mechanisms::Participation::Single).unwrap();
-    let once = Plan::new(privacy.strategy.clone(), single, gaussian).unwrap();
+    let once = Plan::idealized(privacy.strategy.clone(), single, gaussian).unwrap();
     let refused = trainer.start_with(once, Seed::reproducible(1)).unwrap_err();
     assert!(matches!(refused, Error::Participation { .. }), "{refused}");
     let people = (0..100_u64).map(u64::to_le_bytes);

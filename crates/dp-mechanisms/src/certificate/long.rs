@@ -34,6 +34,7 @@ use rayon::prelude::*;
 
 use crate::error::{Result, check_count};
 use crate::problem::Metric;
+use crate::strategy::toeplitz::starts;
 use crate::workload::{Recurrence, Workload};
 
 /// Distance of the nodes in `ln t`; the rule is off by a factor within `1 ± 2e-7`.
@@ -182,7 +183,7 @@ struct Pieces {
 impl Pieces {
     /// The weights of a shape, at the middle of each piece.
     fn new(steps: usize, shape: Shape, metric: Metric) -> Self {
-        let mut starts = starts(steps);
+        let mut starts = starts(steps, LENGTH);
         let Shape { exponent, memory, power, ends } = shape;
         if let Some(Ends { gap, .. }) = ends {
             // The first step, both gaps, and the same in reverse.
@@ -264,22 +265,6 @@ impl Pieces {
         }
         total
     }
-}
-
-/// The first steps of the pieces: all steps near both ends, evenly spread in the logit of time between.
-fn starts(steps: usize) -> Vec<usize> {
-    let range = (2.0 * steps as f64).ln();
-    let count = (2.0 * range / LENGTH).ceil() as usize;
-    let mut starts: Vec<usize> = (0..=count)
-        .map(|index| {
-            let x = range * (2.0 * index as f64 / count as f64 - 1.0);
-            ((steps as f64 / (1.0 + (-x).exp())) as usize).min(steps - 1)
-        })
-        .chain([0])
-        .collect();
-    starts.sort_unstable();
-    starts.dedup();
-    starts
 }
 
 /// A symmetric 2 × 2 matrix.

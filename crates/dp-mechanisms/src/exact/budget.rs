@@ -46,47 +46,8 @@
 //!
 //! (standard deviations relative to the continuous calibration of [`crate::budget`]; a test computes this table).
 
-use crate::budget::{Budget, Kind, delta_from_gdp};
+use crate::budget::{Budget, delta_from_gdp};
 use crate::error::{Error, Result, check_positive};
-
-/// A budget that exact noise can satisfy.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum ExactBudget {
-    /// (ε, δ)-differential privacy.
-    Approximate {
-        /// ε.
-        epsilon: f64,
-        /// δ.
-        delta: f64,
-    },
-    /// ρ-zero-concentrated differential privacy.
-    ZeroConcentrated {
-        /// ρ.
-        rho: f64,
-    },
-    /// μ-Gaussian differential privacy, up to the [`gaussian_slack`] of discrete noise.
-    Gaussian {
-        /// μ.
-        mu: f64,
-    },
-    /// (ε, 0)-differential privacy.
-    Pure {
-        /// ε.
-        epsilon: f64,
-    },
-}
-
-impl From<Budget> for ExactBudget {
-    /// The same budget; that of a Gaussian holds up to its [`gaussian_slack`].
-    fn from(budget: Budget) -> Self {
-        match budget.kind() {
-            Kind::Approximate { epsilon, delta } => Self::Approximate { epsilon, delta },
-            Kind::ZeroConcentrated { rho } => Self::ZeroConcentrated { rho },
-            Kind::Gaussian { mu } => Self::Gaussian { mu },
-            Kind::Pure { epsilon } => Self::Pure { epsilon },
-        }
-    }
-}
 
 /// How far exact noise may be from the Gaussian that a μ-GDP budget speaks of: `m/(24σ²)`, rounded up, in total variation,
 /// for m values of noise with parameter σ².
@@ -278,11 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn budgets_are_kept_as_they_are_and_the_slack_is_what_discrete_noise_costs() {
-        let mu = ExactBudget::from(Budget::gaussian(1.0).unwrap());
-        assert_eq!(mu, ExactBudget::Gaussian { mu: 1.0 });
-        let rho = ExactBudget::from(Budget::zero_concentrated(0.5).unwrap());
-        assert_eq!(rho, ExactBudget::ZeroConcentrated { rho: 0.5 });
+    fn the_slack_is_what_discrete_noise_costs() {
         assert!(gaussian_slack(24.0, 100.0) >= 0.01 && gaussian_slack(24.0, 100.0) < 0.010_000_001);
         assert_eq!(gaussian_slack(1.0, 0.5), 1.0, "nothing is known of such narrow noise");
         assert!(Budget::pure(0.0).is_err() && Budget::pure(f64::NAN).is_err());

@@ -1,6 +1,7 @@
 //! Exact releases: what is measured is integers plus integer noise, and nothing a computer rounds.
 //!
-//! [`crate::Plan::new`] adds floating point noise to a floating point statistic. Its guarantee is that of real numbers,
+//! This is how data meets noise unless [`crate::Plan::idealized`] is asked for, which adds floating point noise to a floating point
+//! statistic. Its guarantee is that of real numbers,
 //! and the low bits of its outputs can tell neighbouring streams apart. Here the release is `A C̃⁻¹ (C̃x + z)`, where
 //!
 //! - `x` is the data on a declared grid: integers times the grid,
@@ -44,6 +45,6 @@ pub(crate) use sparse::ExactCells;
 pub(crate) use sums::to_f64;
 
 #[cfg(test)]
-use budget::ExactBudget;
+use crate::budget::Kind;
 #[cfg(test)]
 mod tests;

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use num_bigint::BigUint;
 
-use super::budget::{ExactBudget, gaussian_slack, variance_divisor};
+use super::budget::{gaussian_slack, variance_divisor};
 use super::decode::{decoder_row_norms, recursion_bias};
 use super::integer::{Entries, IntegerStrategy, MOST_BITS, Precision, Source};
 use super::lattice::Lattice;
 use super::noise::Sampler;
 use super::sums::{ceiling, dyadic, to_f64};
 use super::transform::REACH;
-use crate::budget::upper_quantile;
+use crate::budget::{Kind, upper_quantile};
 use crate::error::{Error, Result, check_positive};
 use crate::identity::Digest;
 use crate::noise::discrete::{DiscreteGaussian, DiscreteLaplace};
@@ -32,7 +32,7 @@ pub(crate) struct ExactPlan {
     footprint: Footprint,
     lattice: Lattice,
     dimension: usize,
-    budget: ExactBudget,
+    budget: Kind,
     sensitivity: BigUint,
     noise: NoiseParameter,
     sampler: Sampler,
@@ -97,7 +97,7 @@ impl ExactPlan {
         footprint: Footprint,
         dimension: usize,
         grid: f64,
-        budget: ExactBudget,
+        budget: Kind,
     ) -> Result<Self> {
         Self::of_source(&Source::new(strategy)?, footprint, dimension, grid, budget)
     }
@@ -107,7 +107,7 @@ impl ExactPlan {
         footprint: Footprint,
         dimension: usize,
         grid: f64,
-        budget: ExactBudget,
+        budget: Kind,
     ) -> Result<Self> {
         footprint.check_dimension(dimension)?;
         check_positive("grid", grid)?;
@@ -201,7 +201,7 @@ impl ExactPlan {
     pub(super) fn with_few_bits(
         strategy: &Arc<dyn Strategy>,
         footprint: Footprint,
-        budget: ExactBudget,
+        budget: Kind,
         bits: u32,
     ) -> Result<Self> {
         let mut plan = Self::new(strategy, footprint, 1, 1.0, budget)?;
@@ -299,7 +299,7 @@ impl ExactPlan {
     /// hold as they are.
     pub(crate) fn slack(&self) -> f64 {
         match self.budget {
-            ExactBudget::Gaussian { .. } => {
+            Kind::Gaussian { .. } => {
                 gaussian_slack(self.strategy.measurements() as f64 * self.touched, self.noise.variance())
             }
             _ => 0.0,
@@ -435,10 +435,10 @@ impl Draft {
         lattice: &Lattice,
         footprint: &Footprint,
         touched: f64,
-        budget: ExactBudget,
+        budget: Kind,
     ) -> Result<Self> {
         let (sensitivity, divisor) = match budget {
-            ExactBudget::Pure { epsilon } => {
+            Kind::Pure { epsilon } => {
                 let mut sensitivity = BigUint::ZERO;
                 for (index, term) in footprint.terms().iter().enumerate() {
                     let change = lattice.absolute_change(footprint, index)?;
@@ -446,22 +446,20 @@ impl Draft {
                 }
                 (sensitivity, check_positive("epsilon", epsilon)?)
             }
-            ExactBudget::ZeroConcentrated { .. }
-            | ExactBudget::Approximate { .. }
-            | ExactBudget::Gaussian { .. } => {
+            Kind::ZeroConcentrated { .. } | Kind::Approximate { .. } | Kind::Gaussian { .. } => {
                 let mut sensitivity = BigUint::ZERO;
                 for (index, term) in footprint.terms().iter().enumerate() {
                     let squared = strategy.squared_sensitivity(term.participation)?;
                     sensitivity += lattice.squared_change(footprint, index).ceiling_of_product(&squared);
                 }
                 let divisor = match budget {
-                    ExactBudget::Approximate { epsilon, delta } => {
+                    Kind::Approximate { epsilon, delta } => {
                         let measurements = strategy.measurements() as f64 * touched;
                         variance_divisor(epsilon, delta, measurements, to_f64(&sensitivity) * (1.0 - 1e-12))?
                     }
-                    ExactBudget::ZeroConcentrated { rho } => 2.0 * check_positive("rho", rho)?,
-                    ExactBudget::Gaussian { mu } => (mu * check_positive("mu", mu)?).next_down(),
-                    ExactBudget::Pure { epsilon } => epsilon,
+                    Kind::ZeroConcentrated { rho } => 2.0 * check_positive("rho", rho)?,
+                    Kind::Gaussian { mu } => (mu * check_positive("mu", mu)?).next_down(),
+                    Kind::Pure { epsilon } => epsilon,
                 };
                 (sensitivity, divisor)
             }
@@ -469,9 +467,7 @@ impl Draft {
         check_positive("what the budget allows per squared sensitivity", divisor)?;
         let (numerator, denominator, bits) = quotient_rounded_up(&sensitivity, divisor);
         let (noise, too_wide) = match budget {
-            ExactBudget::Pure { .. } => {
-                (NoiseParameter::Scale { numerator, denominator }, bits.saturating_sub(62))
-            }
+            Kind::Pure { .. } => (NoiseParameter::Scale { numerator, denominator }, bits.saturating_sub(62)),
             _ if bits > 124 => {
                 // Fewer digits of a wider number: `2^-(2 doublings)` of it, rounded up once more.
                 let doublings = bits.saturating_sub(124).div_ceil(2);

@@ -215,7 +215,7 @@ impl DoublingPlan {
         let parts = &self.0;
         let participation = common_participation(&parts.footprint)?;
         let problem = Problem::new(parts.workload.clone(), step)?.with_participation(participation);
-        let known = Plan::new(parts.method.build(&problem)?, parts.footprint.clone(), parts.budget)?;
+        let known = Plan::idealized(parts.method.build(&problem)?, parts.footprint.clone(), parts.budget)?;
         Ok(unknown / known.standard_deviation(step).unwrap_or(f64::NAN))
     }
 
@@ -317,7 +317,7 @@ fn plan_epoch(
         Ok(footprint.clone().with_participation(Participation::repeated(times, separation)?))
     };
     let Some(grid) = grid else {
-        return Plan::new(strategy, within(worst)?, budget.share(worst as f64 / times as f64)?);
+        return Plan::idealized(strategy, within(worst)?, budget.share(worst as f64 / times as f64)?);
     };
     for _ in 0..4 {
         let plan = Plan::exact(&strategy, within(worst)?, exact_share(budget, worst, times)?, grid)?;

@@ -5,7 +5,7 @@ use crate::budget::Budget;
 use crate::noise::Seed;
 use crate::plan::Horizon;
 use crate::sensitivity::{Footprint, Participation, Relation, Term};
-use crate::{Error, Mechanism, Plan};
+use crate::{Arithmetic, Error, Mechanism, Plan};
 use crate::{Method, Problem};
 
 fn plan(workload: &Workload, strategy: &str, participation: Participation, first: usize) -> DoublingPlan {
@@ -179,7 +179,14 @@ fn constructors_refuse_what_makes_no_sense() {
     let make = |dimension, first, terms: Vec<Term>| {
         let footprint = Footprint::encoded(terms, Relation::ZeroOut).unwrap();
         let budget = Budget::gaussian(1.0).unwrap();
-        let plan = Plan::doubling(&Workload::count(), Method::Identity, footprint, budget, first)?;
+        let plan = Plan::doubling(
+            &Workload::count(),
+            Method::Identity,
+            footprint,
+            budget,
+            Arithmetic::Idealized,
+            first,
+        )?;
         Mechanism::new(plan.of_dimension(dimension)?, Seed::reproducible(3))
     };
     let single = Term { weight: 1.0, participation: Participation::Single };
@@ -221,7 +228,7 @@ fn a_resumed_mechanism_continues_bit_for_bit() {
 
 fn exact(workload: &Workload, method: Method, budget: Budget, participation: Participation) -> Result<Plan> {
     let footprint = Footprint::scalar(-1.0, 1.0, Relation::ZeroOut, participation)?;
-    Plan::doubling_exact(workload, method, footprint, budget, 0.25, 3)
+    Plan::doubling(workload, method, footprint, budget, Arithmetic::Exact { grid: 0.25 }, 3)
 }
 
 const EXACT: [Method; 6] =
@@ -312,8 +319,15 @@ fn any_split_of_the_participations_stays_within_an_exact_budget() {
     let plan = exact(&Workload::count(), Method::Sqrt, approximate, repeated).unwrap();
     assert_eq!(plan.horizon(), Horizon::Doubling(3));
     // The zCDP that implies (1, 1e-6) buys less than the μ that is equivalent to it, but not by a third.
-    let same =
-        Plan::doubling(plan.workload(), Method::Sqrt, plan.footprint().clone(), approximate, 3).unwrap();
+    let same = Plan::doubling(
+        plan.workload(),
+        Method::Sqrt,
+        plan.footprint().clone(),
+        approximate,
+        Arithmetic::Idealized,
+        3,
+    )
+    .unwrap();
     let ratio = plan.sigma() / same.sigma();
     assert!((1.0..1.3).contains(&ratio), "{ratio}");
     let gaussian = Budget::gaussian(1.0).unwrap();

@@ -119,7 +119,7 @@ impl Plan {
                 let (workload, steps) = (strategy.workload(), strategy.steps());
                 let again = saved.coefficients.build(strategy.name(), workload, steps)?;
                 let strategy = again.unwrap_or_else(|| Arc::clone(strategy));
-                Self::new(strategy, self.footprint.clone(), self.budget)?
+                Self::idealized(strategy, self.footprint.clone(), self.budget)?
             }
             Form::Exact(exact) => {
                 let exact = exact.continuing(saved, self.footprint.clone())?;

@@ -1,15 +1,15 @@
 //! The strategy for what one person can change: the best one, found in the order of what trying it costs.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::lower_bounds;
-use crate::budget::Budget;
+use super::{Noise, Request, evaluate_watched, lower_bounds};
+use crate::budget::{Budget, Kind};
 use crate::error::{Error, Result};
-use crate::plan::Plan;
+use crate::plan::{Plan, stated};
 use crate::problem::Problem;
 use crate::sensitivity::{Footprint, Participation};
 use crate::strategy::{self, Method, Progress, Strategy, Watch, tell, unwatched};
-use crate::workload::Workload;
 
 /// Up to this many values, [`best`] lets a strategy keep one for every step and coordinate.
 pub const COMFORTABLE_MEMORY: u64 = 1 << 20;
@@ -25,16 +25,17 @@ const INSTANT: f64 = 0.05;
 
 impl Plan {
     /// The main door: the strategy of least error for a problem and what one person can change, with the noise that the
-    /// budget demands.
+    /// budget demands, in exact integers on the footprint's [grid](Footprint::grid).
     ///
     /// Which strategy it is follows from the arguments alone, so that a release can be continued on another machine. It is
-    /// fitted to the participation of the footprint, whatever that of the problem.
+    /// fitted to the participation of the footprint, whatever that of the problem. For another unit give the strategy of [`best`]
+    /// to [`Plan::exact`].
     ///
     /// # Privacy
-    /// As for [`Plan::new`]: the choice looks at no data.
+    /// That of [`Plan::exact`]: the budget, also for somebody who sees every bit. The choice looks at no data.
     ///
     /// # Errors
-    /// As [`best`] and [`Plan::new`].
+    /// As [`best_within`] and [`Plan::exact`].
     ///
     /// # Example
     /// ```
@@ -46,8 +47,30 @@ impl Plan {
     /// # Ok::<(), dp_mechanisms::Error>(())
     /// ```
     pub fn best(problem: &Problem, footprint: Footprint, budget: Budget) -> Result<Self> {
-        Self::new(best(problem, &footprint, 1)?, footprint, budget)
+        let (dimension, grid) = (stated(&footprint)? as u64, footprint.grid());
+        let strategy = best_within(problem, &footprint, dimension, &budget, &mut unwatched)?;
+        Self::exact(&strategy, footprint, budget, grid)
     }
+}
+
+/// [`best`] for the noise that a budget asks for: a pure ε takes Laplace noise, and of all strategies the best for that.
+///
+/// # Errors
+/// As [`best_watched`].
+pub fn best_within(
+    problem: &Problem,
+    footprint: &Footprint,
+    dimension: u64,
+    budget: &Budget,
+    watch: &mut Watch<'_>,
+) -> Result<Arc<dyn Strategy>> {
+    let Kind::Pure { .. } = budget.kind() else {
+        return best_watched(problem, footprint, dimension, watch);
+    };
+    let problem = problem.clone().with_participation(main_participation(footprint));
+    // Without a time limit: a slower machine must choose the same strategy.
+    let request = Request { noise: Noise::Laplace, time: Duration::MAX, ..Request::new(problem) };
+    evaluate_watched(&request, watch)?.measurable(&request.problem, watch)
 }
 
 /// The strategy with the smallest error for what one person can change, where every one of `dimension` coordinates may have a
@@ -133,19 +156,6 @@ pub fn best_watched(
         workload: super::name_of(&problem),
         reason: "no strategy serves this workload and what one person can change",
     })
-}
-
-/// [`best`] for the mean squared error of one workload.
-///
-/// # Errors
-/// Zero steps, or as [`best`].
-pub fn for_footprint(
-    workload: &Workload,
-    steps: usize,
-    footprint: &Footprint,
-    dimension: u64,
-) -> Result<Arc<dyn Strategy>> {
-    best(&Problem::new(workload.clone(), steps)?, footprint, dimension)
 }
 
 /// The participation of the heaviest term: what an optimized strategy is fitted to.

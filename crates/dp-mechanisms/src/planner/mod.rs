@@ -16,7 +16,7 @@ use crate::problem::{Metric, Problem};
 use crate::sensitivity::{Participation, Sensitivity};
 use crate::strategy::{Method, Progress, RowNorms, Strategy, Watch, tell, unwatched};
 
-pub use choice::{COMFORTABLE_MEMORY, best, best_watched, for_footprint, main_participation};
+pub use choice::{COMFORTABLE_MEMORY, best, best_watched, best_within, main_participation};
 pub use floor::lower_bound;
 pub(crate) use floor::lower_bounds;
 
@@ -476,13 +476,14 @@ mod tests {
                 let problem = Problem::new(workload.clone(), 48)?;
                 let problem = problem.with_participation(main_participation(&footprint));
                 let strategy = name.parse::<Method>()?.build(&problem)?;
-                let plan = crate::Plan::new(strategy, footprint.clone(), Budget::gaussian(1.0)?)?;
+                let plan = crate::Plan::idealized(strategy, footprint.clone(), Budget::gaussian(1.0)?)?;
                 Ok(plan.sigma().powi(2) * plan.row_norms().mean())
             };
             for text in ["count", "window:5", "average"] {
                 let workload: Workload = text.parse().unwrap();
                 for dimension in [1, 1 << 40] {
-                    let chosen = for_footprint(&workload, 48, &footprint, dimension).unwrap();
+                    let problem = Problem::new(workload.clone(), 48).unwrap();
+                    let chosen = best(&problem, &footprint, dimension).unwrap();
                     let least = error(chosen.name(), &workload).unwrap();
                     let small = !chosen.name().parse::<Method>().unwrap().remembers_every_step();
                     assert!(small || dimension == 1, "{text}: {chosen:?}");

@@ -128,7 +128,7 @@ fn another_plan_is_told_by_what_differs() {
     let file = StateFile::open(&state(directory.path()), None).unwrap();
     let plan = plan(6);
     let budget = crate::Budget::approximate(2.0, 1e-6).unwrap();
-    let plan = Plan::new(plan.strategy().clone(), plan.footprint().clone(), budget).unwrap();
+    let plan = Plan::idealized(plan.strategy().clone(), plan.footprint().clone(), budget).unwrap();
     let other = refusal(Session::open(plan, Seed::from_system().unwrap(), Some(file)));
     assert!(other.contains("epsilon was 1, now 2") && !other.contains("delta was"), "{other}");
 }

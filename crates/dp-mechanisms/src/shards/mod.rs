@@ -60,7 +60,7 @@ pub use set::ShardSet;
 /// let strategy = Method::Blt.build(&Problem::new(Workload::count(), 10)?)?;
 /// let term = Term { weight: 1.0, participation: Participation::Single };
 /// let footprint = Footprint::encoded(vec![term], Relation::ZeroOut)?;
-/// let plan = Plan::new(strategy, footprint, Budget::approximate(1.0, 1e-6)?)?;
+/// let plan = Plan::idealized(strategy, footprint, Budget::approximate(1.0, 1e-6)?)?;
 /// let mut shards = NoiseShard::in_memory(&plan, 10_000, 2, Seed::from_system()?)?;
 /// assert_eq!(shards[1].range(), 8192..10_000);
 /// let mut noisy = vec![0.0; 1808];

@@ -18,7 +18,7 @@ fn plan(name: &str) -> Plan {
     let strategy = name.parse::<Method>().unwrap().build(&Problem::new(Workload::count(), STEPS).unwrap());
     let term = Term { weight: 1.0, participation: Participation::Single };
     let footprint = Footprint::encoded(vec![term], Relation::ZeroOut).unwrap();
-    Plan::new(strategy.unwrap(), footprint, Budget::approximate(1.0, 1e-6).unwrap()).unwrap()
+    Plan::idealized(strategy.unwrap(), footprint, Budget::approximate(1.0, 1e-6).unwrap()).unwrap()
 }
 
 fn create(place: &Path, plan: &Plan) -> ShardSet {
@@ -364,7 +364,7 @@ fn a_set_is_opened_with_another_number_of_threads() {
             let term = Term { weight: 1.0, participation: Participation::Single };
             let footprint = Footprint::encoded(vec![term], Relation::ZeroOut).unwrap();
             let strategy = Method::Banded.build(&problem).unwrap();
-            run(Plan::new(strategy, footprint, Budget::approximate(1.0, 1e-6).unwrap()).unwrap());
+            run(Plan::idealized(strategy, footprint, Budget::approximate(1.0, 1e-6).unwrap()).unwrap());
         });
     };
     let directory = tempfile::tempdir().unwrap();

@@ -13,7 +13,7 @@ fn plan(name: &str, workload: &str, steps: usize) -> Plan {
         .unwrap();
     let term = Term { weight: 1.0, participation: Participation::Single };
     let footprint = Footprint::encoded(vec![term], Relation::ZeroOut).unwrap();
-    Plan::new(strategy, footprint, Budget::gaussian(1.0).unwrap()).unwrap()
+    Plan::idealized(strategy, footprint, Budget::gaussian(1.0).unwrap()).unwrap()
 }
 
 fn sized(name: &str, workload: &str, steps: usize, dimension: u64) -> Plan {
@@ -210,7 +210,7 @@ fn refusals_leave_no_trace() {
 fn changes_that_add_up_to_more_than_was_declared_are_refused() {
     let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), 4).unwrap()).unwrap();
     let with = |footprint: Footprint| {
-        let plan = Plan::new(strategy.clone(), footprint, Budget::gaussian(1.0).unwrap())?;
+        let plan = Plan::idealized(strategy.clone(), footprint, Budget::gaussian(1.0).unwrap())?;
         SparseMechanism::new(plan.of_dimension(3)?, Seed::reproducible(1))
     };
     let numbers =

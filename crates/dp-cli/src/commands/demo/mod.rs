@@ -334,12 +334,12 @@ fn other(
 ) -> Result<Year> {
     let participation: Participation = format!("{STEPS}:1").parse()?;
     let footprint = Footprint::encoded(vec![Term { weight: 1.0, participation }], Relation::ZeroOut)?;
+    let footprint = footprint.of_dimension(1)?;
     let problem = Problem::new(workload.clone(), DAYS)?.with_participation(participation);
     let plan = match method {
-        Some(method) => Plan::new(method.build(&problem)?, footprint, budget)?,
+        Some(method) => Plan::exact(&method.build(&problem)?, footprint, budget, 1.0)?,
         None => Plan::best(&problem, footprint, budget)?,
     };
-    let plan = plan.of_dimension(1)?;
     let deviations = plan.deviations().collect();
     let mut mechanism = Mechanism::new(plan, Seed::reproducible(seed))?;
     let mut values = Vec::new();

@@ -198,7 +198,8 @@ impl Graph {
         if self.idealized {
             let budget = self.noise.budget.required()?;
             arguments::check_memory(strategy.as_ref(), dimension, 0)?;
-            return Plan::new(strategy, footprint, budget).context("this combination cannot be calibrated");
+            return Plan::idealized(strategy, footprint, budget)
+                .context("this combination cannot be calibrated");
         }
         let budget = self.noise.budget.exact()?;
         // An exact measurement keeps its inputs.

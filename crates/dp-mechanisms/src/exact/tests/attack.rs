@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::mechanism::Mechanism;
-use crate::{Budget, Plan};
+use crate::{JointPlan, Statistic};
 
 /// Whether a number can be what the idealized mode releases when the true sum is zero.
 ///
@@ -27,12 +27,38 @@ fn low_bits_betray_the_idealized_mode_and_not_the_exact_one() {
     }
 }
 
+/// Whoever asks for no arithmetic has the exact one: of one statistic or several, of numbers or vectors, under every budget.
+#[test]
+fn the_main_door_is_exact() {
+    let budgets = [
+        Budget::approximate(1.0, 1e-6).unwrap(),
+        Budget::zero_concentrated(0.5).unwrap(),
+        Budget::gaussian(1.0).unwrap(),
+        Budget::pure(1.0).unwrap(),
+    ];
+    for (budget, dimension) in budgets.into_iter().flat_map(|budget| [(budget, 1), (budget, 3)]) {
+        let (relation, once) = (Relation::ZeroOut, Participation::Single);
+        let footprint = Footprint::vector(0.0, 1.0, dimension, relation, once).unwrap();
+        for text in ["count", "average", "exp:1.5", "poly:0.5", "window:3", "momentum:0.9"] {
+            let problem = Problem::new(text.parse().unwrap(), 8).unwrap();
+            let plan = Plan::best(&problem, footprint.clone(), budget).unwrap();
+            assert_eq!(plan.arithmetic(), Arithmetic::Exact { grid: 1.0 / 65_536.0 }, "{text}");
+            let mut mechanism = Mechanism::new(plan, Seed::reproducible(1)).unwrap();
+            mechanism.release(&vec![1.0; dimension], &mut vec![0.0; dimension]).unwrap();
+        }
+        let statistics = ["count", "window:3"].map(|text| Statistic::new(text.parse().unwrap(), 1.0).unwrap());
+        let problem = Problem::joint(statistics.to_vec(), 8).unwrap();
+        let joint = JointPlan::best(problem, footprint, budget).unwrap();
+        assert_eq!(joint.plan().arithmetic(), Arithmetic::Exact { grid: 1.0 / 65_536.0 });
+    }
+}
+
 fn attack(workload: &str, games: u64) {
     let footprint = Footprint::scalar(0.0, 1.0, Relation::ZeroOut, Participation::Single).unwrap();
     // σ = 1.45: half of all products keep their exponent, and a third of the doubles there is nobody's product.
     let budget = Budget::zero_concentrated(1.0 / (2.0 * 1.45 * 1.45)).unwrap();
     let strategy = build("identity", workload, 1).unwrap();
-    let idealized = Plan::new(strategy.clone(), footprint.clone(), budget).unwrap();
+    let idealized = Plan::idealized(strategy.clone(), footprint.clone(), budget).unwrap();
     let sigma = idealized.sigma();
     let float = |input: f64| {
         impossible_releases(
@@ -52,7 +78,7 @@ fn attack(workload: &str, games: u64) {
     let proofs = float(1.0);
     assert!(u64::from(proofs) > games / 16, "{workload}: {proofs} of {games}");
 
-    let exact = ExactPlan::new(&strategy, footprint, 1, 1.0, budget.into()).unwrap();
+    let exact = ExactPlan::new(&strategy, footprint, 1, 1.0, budget.kind()).unwrap();
     let unit = libm::ldexp(1.0, exact.strategy().bits().cast_signed());
     let integer = |input: f64| {
         impossible_releases(

@@ -26,7 +26,7 @@ fn scalar(low: f64, high: f64) -> Footprint {
     Footprint::scalar(low, high, Relation::Replace, Participation::Single).unwrap()
 }
 
-const BUDGET: ExactBudget = ExactBudget::Approximate { epsilon: 1.0, delta: 1e-6 };
+const BUDGET: Kind = Kind::Approximate { epsilon: 1.0, delta: 1e-6 };
 
 fn plan(name: &str, workload: &str, steps: usize, dimension: usize, grid: f64) -> crate::Result<ExactPlan> {
     let footprint =
@@ -149,7 +149,7 @@ fn measurements_at_the_extremes_of_the_bounds_are_those_of_big_integers() {
 fn widest_bounds_that_a_plan_accepts_do_not_overflow() {
     // The largest inputs of all, with sums of 79 bits.
     let strategy = build("output", "count", 600).unwrap();
-    let budget = ExactBudget::ZeroConcentrated { rho: 1e10 };
+    let budget = Kind::ZeroConcentrated { rho: 1e10 };
     let plan = ExactPlan::new(&strategy, scalar(-1e15, 1e15), 1, 1.0, budget).unwrap();
     let inputs: Vec<Vec<i64>> =
         (0..600).map(|t| vec![if t < 599 { 1_000_000_000_000_000 } else { -1 }]).collect();
@@ -292,8 +292,8 @@ fn exact_errors_are_those_of_the_idealized_mode() {
     ] {
         let strategy = build(name, "count", steps).unwrap();
         let budget = crate::Budget::approximate(1.0, 1e-6).unwrap();
-        let idealized = crate::Plan::new(strategy.clone(), footprint(), budget).unwrap();
-        let exact = ExactPlan::new(&strategy, footprint(), 1, 1.0, budget.into()).unwrap();
+        let idealized = crate::Plan::idealized(strategy.clone(), footprint(), budget).unwrap();
+        let exact = ExactPlan::new(&strategy, footprint(), 1, 1.0, budget.kind()).unwrap();
         let expected =
             strategy.sensitivity(Participation::Single).unwrap().squared * idealized.row_norms().mean();
         let factor = exact.mean_squared_error_factor(Participation::Single).unwrap();
@@ -315,8 +315,8 @@ fn long_horizons_have_the_noise_of_the_idealized_mode() {
     let budget = crate::Budget::approximate(1.0, 1e-6).unwrap();
     for name in ["blt", "scaled-blt", "anytime"] {
         let strategy = build(name, "count", steps).unwrap();
-        let idealized = crate::Plan::new(strategy.clone(), footprint.clone(), budget).unwrap();
-        let exact = ExactPlan::new(&strategy, footprint.clone(), 1, 1.0, budget.into()).unwrap();
+        let idealized = crate::Plan::idealized(strategy.clone(), footprint.clone(), budget).unwrap();
+        let exact = ExactPlan::new(&strategy, footprint.clone(), 1, 1.0, budget.kind()).unwrap();
         for step in [1, 2, 1000, 35_000, 69_990, 70_000] {
             let ratio = exact.standard_deviation(step).unwrap() / idealized.standard_deviation(step).unwrap();
             assert!(ratio < 1.0 + 1e-4, "{name} at {step}: {ratio}");
@@ -338,8 +338,8 @@ fn several_participations_cost_what_they_cost_in_the_idealized_mode() {
         {
             let problem = Problem::new(Workload::count(), steps).unwrap().with_participation(participation);
             let strategy = name.parse::<Method>().unwrap().build(&problem).unwrap();
-            let idealized = crate::Plan::new(strategy.clone(), footprint.clone(), budget).unwrap();
-            let exact = ExactPlan::new(&strategy, footprint.clone(), 1, 1.0, budget.into()).unwrap();
+            let idealized = crate::Plan::idealized(strategy.clone(), footprint.clone(), budget).unwrap();
+            let exact = ExactPlan::new(&strategy, footprint.clone(), 1, 1.0, budget.kind()).unwrap();
             let ratio =
                 exact.standard_deviation(steps).unwrap() / idealized.standard_deviation(steps).unwrap();
             assert!((ratio - 1.0).abs() < 2e-4, "{name} {text}: {ratio}");
@@ -380,7 +380,7 @@ fn decoding_with_the_real_matrix_moves_nothing() {
 #[test]
 fn small_noise_gets_more_bits_and_no_noise_to_speak_of_another_decoder() {
     let make = |rho: f64| {
-        let budget = ExactBudget::ZeroConcentrated { rho };
+        let budget = Kind::ZeroConcentrated { rho };
         ExactPlan::new(&build("blt", "count", 300).unwrap(), scalar(0.0, 1.0), 1, 1.0, budget).unwrap()
     };
     let [usual, fine, finest] = [0.5, 1e12, 1e26].map(make);
@@ -404,8 +404,8 @@ fn gaussian_budgets_are_kept_with_their_slack() {
     let strategy = build("blt", "count", 300).unwrap();
     let footprint = Footprint::scalar(0.0, 1.0, Relation::ZeroOut, Participation::Single).unwrap();
     let budget = crate::Budget::gaussian(0.5).unwrap();
-    let exact = ExactPlan::new(&strategy, footprint.clone(), 1, 1.0, budget.into()).unwrap();
-    let idealized = crate::Plan::new(strategy, footprint, budget).unwrap();
+    let exact = ExactPlan::new(&strategy, footprint.clone(), 1, 1.0, budget.kind()).unwrap();
+    let idealized = crate::Plan::idealized(strategy, footprint, budget).unwrap();
     let ratio = exact.standard_deviation(300).unwrap() / idealized.standard_deviation(300).unwrap();
     assert!((ratio - 1.0).abs() < 1e-9, "{ratio}");
     // Δ²/σ² is not above μ², and the slack is that of 300 values of noise on a lattice of 2^-39.
@@ -464,7 +464,7 @@ fn plans_that_cannot_be_exact_are_refused() {
         assert!(make(scalar(0.0, 1.0), 1, grid, BUDGET).is_err(), "{grid}");
     }
     let ball = Footprint::ball(1.0, Relation::ZeroOut, Participation::Single).unwrap();
-    assert!(make(ball.clone(), 3, 0.01, ExactBudget::Pure { epsilon: 1.0 }).is_err());
+    assert!(make(ball.clone(), 3, 0.01, Kind::Pure { epsilon: 1.0 }).is_err());
     assert!(make(ball, 3, 0.01, BUDGET).is_ok());
     for weights in [[1e30, 1.0], [1e-200, 1e-201]] {
         let workload = Workload::weights(&weights).unwrap();
@@ -514,7 +514,7 @@ fn encoded_events_must_lie_on_the_grid() {
 fn pure_budgets_pay_for_every_level() {
     let strategy = build("binary-tree", "count", 1000).unwrap();
     let footprint = Footprint::scalar(0.0, 3.0, Relation::ZeroOut, Participation::Single).unwrap();
-    let plan = ExactPlan::new(&strategy, footprint, 1, 1.0, ExactBudget::Pure { epsilon: 0.5 }).unwrap();
+    let plan = ExactPlan::new(&strategy, footprint, 1, 1.0, Kind::Pure { epsilon: 0.5 }).unwrap();
     let bits = plan.strategy().bits();
     assert_eq!(*plan.sensitivity(), BigUint::from(10_u32 * 3) << bits);
     let NoiseParameter::Scale { numerator, denominator } = plan.noise() else { panic!("{plan:?}") };
@@ -539,9 +539,9 @@ proptest! {
     ) {
         let (bound, grid, epsilon) = (log_bound.exp2(), log_grid.exp2(), log_epsilon.exp());
         let budget = match kind {
-            0 => ExactBudget::Approximate { epsilon, delta: 1e-7 },
-            1 => ExactBudget::ZeroConcentrated { rho: epsilon },
-            _ => ExactBudget::Pure { epsilon },
+            0 => Kind::Approximate { epsilon, delta: 1e-7 },
+            1 => Kind::ZeroConcentrated { rho: epsilon },
+            _ => Kind::Pure { epsilon },
         };
         let footprint = Footprint::scalar(-bound, bound, Relation::ZeroOut, Participation::Single).unwrap();
         let made = build(method.name(), "count", steps)
@@ -552,7 +552,7 @@ proptest! {
         match (plan.noise(), budget) {
             (
                 NoiseParameter::SquaredScale { numerator, denominator, doublings },
-                ExactBudget::ZeroConcentrated { rho },
+                Kind::ZeroConcentrated { rho },
             ) => {
                 // σ² ≥ Δ²/(2ρ), checked in integers: ρ = m 2^e.
                 let (mantissa, exponent) = sums::dyadic(2.0 * rho);
@@ -561,7 +561,7 @@ proptest! {
                 if exponent >= 0 { left <<= exponent.unsigned_abs() } else { right <<= exponent.unsigned_abs() }
                 prop_assert!(left >= right);
             }
-            (noise @ NoiseParameter::SquaredScale { .. }, ExactBudget::Approximate { epsilon, delta }) => {
+            (noise @ NoiseParameter::SquaredScale { .. }, Kind::Approximate { epsilon, delta }) => {
                 let variance = noise.variance();
                 let measurements = plan.strategy().measurements() as f64;
                 let claimed = budget::delta_of_discrete_gaussian(
@@ -569,7 +569,7 @@ proptest! {
                 ).unwrap();
                 prop_assert!(claimed <= delta * (1.0 + 1e-6), "{claimed}");
             }
-            (NoiseParameter::Scale { numerator, denominator }, ExactBudget::Pure { epsilon }) => {
+            (NoiseParameter::Scale { numerator, denominator }, Kind::Pure { epsilon }) => {
                 let (mantissa, exponent) = sums::dyadic(epsilon);
                 let (mut left, mut right) = (BigUint::from(numerator) * mantissa, sensitivity * denominator);
                 if exponent >= 0 { left <<= exponent.unsigned_abs() } else { right <<= exponent.unsigned_abs() }
@@ -593,7 +593,7 @@ fn every_coordinate_that_a_person_can_change_is_paid_for() {
             Footprint::vector(0.0, 1.0, dimension, Relation::ZeroOut, Participation::Single).unwrap();
         ExactPlan::new(&strategy, footprint, dimension, 1.0, budget).unwrap()
     };
-    let pure = ExactBudget::Pure { epsilon: 1.0 };
+    let pure = Kind::Pure { epsilon: 1.0 };
     // All ten coordinates of one step change by 1: ten times as far in l1, ten times as far in squared l2.
     assert_eq!(*plan(10, pure).sensitivity(), plan(1, pure).sensitivity() * 10_u32);
     assert_eq!(*plan(10, BUDGET).sensitivity(), plan(1, BUDGET).sensitivity() * 10_u32);
@@ -611,7 +611,7 @@ fn exact_noise_is_no_larger_than_idealized_noise_at_length() {
         let strategy = build(name, "count", steps).unwrap();
         let budget = Budget::approximate(1.0, 1e-6).unwrap();
         let exact = Plan::exact(&strategy, scalar(0.0, 1.0), budget, 1.0 / 65536.0).unwrap();
-        let idealized = Plan::new(strategy, scalar(0.0, 1.0), budget).unwrap();
+        let idealized = Plan::idealized(strategy, scalar(0.0, 1.0), budget).unwrap();
         let (mut sums, mut worst) = ([0.0; 2], 0.0_f64);
         for step in (1..=steps).step_by(1000).chain([steps]) {
             let pair = [&exact, &idealized].map(|plan| plan.standard_deviation(step).unwrap());

@@ -62,7 +62,7 @@ fn changes(strategy: &IntegerStrategy, plan: &ExactPlan, steps: usize) -> Vec<Ve
 }
 
 /// A plan whose matrix has entries of two bits: `round(4 c)`.
-fn coarse(name: &str, steps: usize, budget: ExactBudget) -> ExactPlan {
+fn coarse(name: &str, steps: usize, budget: Kind) -> ExactPlan {
     let strategy = build(name, "count", steps).unwrap();
     let footprint = Footprint::scalar(0.0, 1.0, Relation::ZeroOut, Participation::Single).unwrap();
     ExactPlan::with_few_bits(&strategy, footprint, budget, 2).unwrap()
@@ -84,7 +84,7 @@ fn concentrated_privacy_holds_with_equality_and_fails_with_too_little_noise() {
         ("scaled-blt", 2, 2.0),
         ("banded-inverse", 3, 2.0),
     ] {
-        let plan = coarse(name, steps, ExactBudget::ZeroConcentrated { rho });
+        let plan = coarse(name, steps, Kind::ZeroConcentrated { rho });
         let noise =
             |variance: f64| distribution((9.0 * variance.sqrt()) as i64 + 1, |k| -k * k / (2.0 * variance));
         let divergence = |noise: &[f64], shift: &[i128], order: f64| {
@@ -114,7 +114,7 @@ fn approximate_privacy_holds_through_zcdp_and_fails_with_too_little_noise() {
     for (name, steps, epsilon, delta) in
         [("sqrt", 2, 6.0, 1e-8), ("sqrt", 3, 9.0, 1e-9), ("binary-tree", 3, 6.0, 1e-8), ("blt", 2, 6.0, 1e-8)]
     {
-        let plan = coarse(name, steps, ExactBudget::Approximate { epsilon, delta });
+        let plan = coarse(name, steps, Kind::Approximate { epsilon, delta });
         let noise =
             |variance: f64| distribution((10.0 * variance.sqrt()) as i64 + 1, |k| -k * k / (2.0 * variance));
         let worst = |variance: f64| {
@@ -164,7 +164,7 @@ fn the_rounded_gaussian_route_holds_and_is_tight() {
 fn pure_privacy_holds_at_every_output_and_fails_with_too_little_noise() {
     for (name, steps, epsilon) in [("binary-tree", 3, 1.0), ("honaker-online", 2, 0.7), ("identity", 3, 0.3)]
     {
-        let plan = coarse(name, steps, ExactBudget::Pure { epsilon });
+        let plan = coarse(name, steps, Kind::Pure { epsilon });
         let NoiseParameter::Scale { numerator, denominator } = plan.noise() else { panic!("{plan:?}") };
         let scale = numerator as f64 / denominator as f64;
         // The largest log-ratio over all outputs is the ℓ1 norm of the change over the scale.
@@ -213,9 +213,9 @@ fn tails_are_no_heavier_than_they_are_stated() {
         [(0.3, true), (0.8, true), (2.5, true), (12.0, true), (0.4, false), (1.5, false), (6.0, false)]
     {
         let budget = if gaussian {
-            ExactBudget::ZeroConcentrated { rho: 1.0 / (2.0 * scale * scale) }
+            Kind::ZeroConcentrated { rho: 1.0 / (2.0 * scale * scale) }
         } else {
-            ExactBudget::Pure { epsilon: 1.0 / scale }
+            Kind::Pure { epsilon: 1.0 / scale }
         };
         let exact = ExactPlan::with_few_bits(&strategy, footprint(), budget, 0).unwrap();
         let log_weight: Box<dyn Fn(f64) -> f64> = match exact.noise() {
@@ -261,7 +261,7 @@ fn tails_are_no_heavier_than_they_are_stated() {
     assert_eq!(covered, 6);
     // Continuous noise, and the finest lattice: a quantile of the normal law, up to the rounding to a lattice.
     let budget = Budget::zero_concentrated(0.5).unwrap();
-    let idealized = Plan::new(strategy.clone(), footprint(), budget).unwrap();
+    let idealized = Plan::idealized(strategy.clone(), footprint(), budget).unwrap();
     let fine = Plan::exact(&strategy, footprint(), budget, 1.0).unwrap();
     // Quantiles of the normal law from tables.
     for (probability, quantile) in [(0.1, 1.281_551_565_5), (1e-2, 2.326_347_874), (1e-6, 4.753_424_309)] {

@@ -39,7 +39,7 @@ use crate::workload::Workload;
 pub use core::Core;
 pub(crate) use covariance::{column_norms, for_each_row_norm, has_recurrence};
 use pieces::Pieces;
-pub(crate) use pieces::rough_row_norms;
+pub(crate) use pieces::{rough_row_norms, starts};
 pub(crate) use rows::Readout;
 pub use shape::Scaling;
 use shape::{Columns, Shape, scaled_matrix};

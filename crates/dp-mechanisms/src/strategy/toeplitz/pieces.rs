@@ -309,9 +309,9 @@ pub(crate) fn rough_row_norms(
     Some(squared.into_iter().zip(lengths).collect())
 }
 
-/// The first steps of the pieces: all steps near both ends, evenly spread in the logit of time between; the last
+/// The first steps of pieces of `length`: all steps near both ends, evenly spread in the logit of time between; the last
 /// step is a piece of its own.
-fn starts(steps: usize, length: f64) -> Vec<usize> {
+pub(crate) fn starts(steps: usize, length: f64) -> Vec<usize> {
     let range = (2.0 * steps as f64).ln();
     let count = (2.0 * range / length).ceil() as usize;
     let mut starts: Vec<usize> = (0..=count)
