@@ -6,7 +6,7 @@
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use dp_mechanisms::bounds::dual_certificate;
 use dp_mechanisms::certificate::{banded_bound, banded_certificate};
-use dp_mechanisms::strategy::optimal::{Ascent, Objective, Options, scaled_sqrt_start, solve, start};
+use dp_mechanisms::strategy::optimal::{Ascent, Objective, Stopping, scaled_sqrt_start, solve, start};
 use dp_mechanisms::strategy::unwatched;
 use dp_mechanisms::{Problem, Workload};
 use ndarray::Array2;
@@ -14,8 +14,8 @@ use std::hint::black_box;
 use std::time::Duration;
 
 /// The limit stands in for a fixed point that would take too long.
-fn options(ascent: Ascent) -> Options {
-    Options { ascent, eigendecompositions: 2000, ..Options::default() }
+fn options(ascent: Ascent) -> Stopping {
+    Stopping { ascent, eigendecompositions: 2000, ..Stopping::default() }
 }
 
 fn solve_and_count(workload: &Array2<f64>, from: &[f64], ascent: Ascent) -> usize {

@@ -48,7 +48,7 @@ mod work;
 
 pub use dp_events::{Error, Result};
 pub use mesh::Hosts;
-pub use run::{Log, Options, run};
+pub use run::{Log, Workers, run};
 pub use secret::Secret;
 
 /// An error in words, of a run over several workers.

@@ -32,7 +32,7 @@
 //! use dp_dataflow::operators::{Placed, aggregate, bound_contributions, release};
 //! use dp_events::encoding::Share;
 //! use dp_events::intake::{Event, Parser};
-//! use dp_events::people::{HashKey, People};
+//! use dp_events::people::{PseudonymKey, People};
 //! use dp_events::rows::Row;
 //! use dp_events::{Dashboard, Randomness, Releases, Spec};
 //! use timely::dataflow::operators::{Input, Inspect, Probe};
@@ -67,7 +67,7 @@
 //! let collected = Arc::clone(&published);
 //! timely::execute(timely::Config::process(2), move |worker| {
 //!     let (index, workers) = (worker.index(), worker.peers());
-//!     let parser = Parser::new(Arc::clone(&spec), Arc::new(HashKey::new([3; 32])));
+//!     let parser = Parser::new(Arc::clone(&spec), Arc::new(PseudonymKey::new([3; 32])));
 //!     let encodings = parser.encodings();
 //!     let people = Rc::new(RefCell::new(People::new(spec.limits)));
 //!     let share = Share::new(index, workers);

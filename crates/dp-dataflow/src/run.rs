@@ -17,7 +17,7 @@ use dp_events::consumed::{Consumed, RowHasher, Stretch};
 use dp_events::dashboard::{Gather, Gathering};
 use dp_events::intake::{Event, OpenSteps, Parser};
 use dp_events::part::{self, Part, PartFolder, PartOf};
-use dp_events::people::{HashKey, People};
+use dp_events::people::{People, PseudonymKey};
 use dp_events::rows::{self, InputFile};
 use dp_events::spec::{BadRows, Spec};
 use dp_events::{Dashboard, Mistake, Outcome, Randomness, Releases};
@@ -38,7 +38,7 @@ const REPORT: Duration = Duration::from_secs(1);
 pub type Log = Box<dyn Fn(&str)>;
 
 /// How a dashboard is run over several workers.
-pub struct Options {
+pub struct Workers {
     /// Workers in each process.
     pub workers: usize,
     /// Where all processes are, and what they share; nothing where this process is the only one.
@@ -60,7 +60,7 @@ pub fn run(
     dashboard: &Dashboard,
     until: i128,
     randomness: Randomness,
-    options: Options,
+    options: Workers,
 ) -> Result<Option<Outcome>> {
     if options.workers == 0 {
         return Err(failed("there must be at least one worker"));
@@ -117,7 +117,7 @@ struct Lead<'a> {
     team: &'a mut Team,
     spec: &'a Spec,
     until: i128,
-    options: &'a Options,
+    options: &'a Workers,
     processes: usize,
 }
 
@@ -127,7 +127,7 @@ impl Lead<'_> {
         &self,
         files: &[InputFile],
         consumed: &Consumed,
-        key: &HashKey,
+        key: &PseudonymKey,
     ) -> Result<Vec<(u64, Option<u64>)>> {
         let columns = self.spec.columns();
         let mut hasher = RowHasher::new(key, columns.len());
@@ -349,7 +349,7 @@ impl Lead<'_> {
         unread: &[(u64, Option<u64>)],
         mut found: Vec<(u32, Found)>,
         consumed: &mut Consumed,
-        key: &HashKey,
+        key: &PseudonymKey,
     ) -> Result<()> {
         found.sort_by_key(|(unit, _)| *unit);
         if found.len() != units.len() || (0..).zip(&found).any(|(index, (unit, _))| *unit != index) {
@@ -373,7 +373,7 @@ impl Lead<'_> {
 }
 
 /// The part of every other process in a run.
-fn follow(spec: &Spec, files: &[InputFile], facts: Facts, team: &mut Team, options: &Options) -> Result<()> {
+fn follow(spec: &Spec, files: &[InputFile], facts: Facts, team: &mut Team, options: &Workers) -> Result<()> {
     let (process, workers, processes) = (team.process, options.workers, team.control.len());
     let randomness = facts.randomness;
     team.tell(0, &Message::Facts(facts))?;
@@ -382,7 +382,7 @@ fn follow(spec: &Spec, files: &[InputFile], facts: Facts, team: &mut Team, optio
         Message::Start(start) => Some(*start),
         _ => None,
     })?;
-    let key = Arc::new(HashKey::new(masked(&team.sessions[0], &start.key)));
+    let key = Arc::new(PseudonymKey::new(masked(&team.sessions[0], &start.key)));
     let path = part::folder_of(&spec.state, process);
     let place = PartOf { set: start.set, number: start.generation, process, processes };
     let (mut folder, part) = PartFolder::open(&path, place, spec, &start.design, randomness)?;

@@ -477,7 +477,7 @@ mod tests {
         let spec = Arc::new(dp_events::Spec::parse(&text, &folder.path().join("dashboard.toml")).unwrap());
         let dashboard = dp_events::Dashboard::new((*spec).clone()).unwrap();
         let planned = Arc::clone(dashboard.planned().unwrap());
-        let parser = Parser::new(spec, Arc::new(dp_events::people::HashKey::new([1; 32])));
+        let parser = Parser::new(spec, Arc::new(dp_events::people::PseudonymKey::new([1; 32])));
         let encodings = Arc::clone(parser.encodings());
         let whole = dp_events::encoding::Share::WHOLE;
         let releases =

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use dp_dataflow::{Hosts, Options, Secret};
+use dp_dataflow::{Hosts, Secret, Workers};
 use dp_events::calendar::Calendar;
 use dp_events::{Dashboard, Randomness, Spec};
 use dp_tests::description::{self, Description};
@@ -107,7 +107,7 @@ fn process(words: &[String]) -> dp_dataflow::Result<()> {
     if hosts.is_none() && value("--workers").is_none() {
         return dashboard.run(until, randomness).map(|_| ());
     }
-    let options = Options { workers: number("--workers").unwrap_or(1), hosts, log: None };
+    let options = Workers { workers: number("--workers").unwrap_or(1), hosts, log: None };
     dp_dataflow::run(&dashboard, until, randomness, options).map(|_| ())
 }
 
@@ -653,7 +653,7 @@ fn a_file_that_changes_while_it_is_read_is_refused() {
         }
     };
     let run = |log: Option<dp_dataflow::Log>| {
-        let options = Options { workers: 2, hosts: None, log };
+        let options = Workers { workers: 2, hosts: None, log };
         dp_dataflow::run(&dashboard, until, Randomness::Reproducible(7), options)
     };
     let refused = run(Some(Box::new(log))).unwrap_err().to_string();

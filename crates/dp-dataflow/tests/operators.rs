@@ -9,7 +9,7 @@ use dp_dataflow::operators::{Placed, aggregate, bound_contributions, release};
 use dp_events::Spec;
 use dp_events::encoding::Cells;
 use dp_events::intake::{Event, Intake, Parser};
-use dp_events::people::{HashKey, People};
+use dp_events::people::{People, PseudonymKey};
 use dp_events::rows::Row;
 use dp_tests::description::Description;
 use timely::dataflow::operators::{Input, Probe};
@@ -47,7 +47,7 @@ fn rows() -> Vec<[String; 3]> {
 
 fn parser() -> Parser {
     let spec = Spec::parse(&description().to_string(), "rows.toml".as_ref()).unwrap();
-    Parser::new(Arc::new(spec), Arc::new(HashKey::new([3; 32])))
+    Parser::new(Arc::new(spec), Arc::new(PseudonymKey::new([3; 32])))
 }
 
 fn event(parser: &Parser, row: &[String; 3]) -> Event {

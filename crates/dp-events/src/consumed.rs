@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroize;
 
 use crate::error::{Error, Result};
-use crate::people::{HashKey, take};
+use crate::people::{PseudonymKey, take};
 use crate::rows::Row;
 use crate::state::SecretBytes;
 
@@ -54,7 +54,7 @@ pub struct RowHasher {
 
 impl RowHasher {
     /// For rows with so many used fields.
-    pub fn new(key: &HashKey, columns: usize) -> Self {
+    pub fn new(key: &PseudonymKey, columns: usize) -> Self {
         let secret = blake3::keyed_hash(key.expose(), b"dp-events places of the digest of rows");
         let (key, bytes) = (*key.expose(), secret.as_bytes());
         Self { key, places: lanes(bytes), columns, buffer: Vec::new() }
@@ -225,7 +225,7 @@ impl Consumed {
     }
 
     /// Begins to read a file from its first row to its last.
-    pub fn begin<'a>(&self, name: &str, path: &'a Path, columns: usize, key: &HashKey) -> Reading<'a> {
+    pub fn begin<'a>(&self, name: &str, path: &'a Path, columns: usize, key: &PseudonymKey) -> Reading<'a> {
         let known = self.files.get(name).cloned().unwrap_or_default();
         let verdict = if known.digest.rows == 0 { Verdict::New } else { Verdict::Open };
         let (hasher, seen) = (RowHasher::new(key, columns), Record::default());
@@ -445,7 +445,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rows.csv");
         std::fs::write(&path, format!("a,b\n{}\n", lines.join("\n"))).unwrap();
-        let key = HashKey::new([3; 32]);
+        let key = PseudonymKey::new([3; 32]);
         let mut reading = consumed.begin("rows.csv", &path, 2, &key);
         let mut new = Vec::new();
         rows::read(&path, &["a".to_owned(), "b".to_owned()], &mut |row| {
@@ -503,7 +503,7 @@ mod tests {
     /// However a file is cut, its digest is that of its rows one by one; and one that changed has another.
     #[test]
     fn digests_of_parts_are_the_digest_of_the_whole() {
-        let key = HashKey::new([4; 32]);
+        let key = PseudonymKey::new([4; 32]);
         let mut hasher = RowHasher::new(&key, 1);
         let of = |hasher: &mut RowHasher, rows: &[u32]| {
             let mut digest = Digest::default();
@@ -531,7 +531,7 @@ mod tests {
         for other in [swapped, missing] {
             assert_ne!(of(&mut hasher, &other), whole);
         }
-        let other_key = of(&mut RowHasher::new(&HashKey::new([5; 32]), 1), &rows);
+        let other_key = of(&mut RowHasher::new(&PseudonymKey::new([5; 32]), 1), &rows);
         assert_ne!(other_key, whole);
     }
 

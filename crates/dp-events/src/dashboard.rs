@@ -12,7 +12,7 @@ use crate::error::{Error, Mistake, Result};
 use crate::guarantee;
 use crate::intake::{BadRow, Event, Intake, Parser};
 use crate::ledger::{Entry, Ledger};
-use crate::people::HashKey;
+use crate::people::PseudonymKey;
 use crate::plan::{self, Fitted, Planned};
 use crate::publish;
 use crate::releases::{Archive, Releases};
@@ -372,7 +372,7 @@ impl Dashboard {
     /// Hands over every row that cannot be used or counts nowhere.
     fn find(&self, sources: &[Source<'_>], each: &mut dyn FnMut(Finding) -> Result<()>) -> Result<()> {
         let columns = self.spec.columns();
-        let parser = Parser::new(Arc::clone(&self.spec), Arc::new(HashKey::new([0; 32])));
+        let parser = Parser::new(Arc::clone(&self.spec), Arc::new(PseudonymKey::new([0; 32])));
         let mut event = Event::default();
         for source in sources {
             source.read(&columns, &mut |row| {
@@ -490,7 +490,7 @@ impl Dashboard {
         let share = Share::new(0, processes);
         let archive = Archive::new(&planned);
         let releases = Releases::new(planned, share, randomness)?;
-        let parser = Parser::new(Arc::clone(&self.spec), Arc::new(HashKey::new(*key)));
+        let parser = Parser::new(Arc::clone(&self.spec), Arc::new(PseudonymKey::new(*key)));
         let intake = Intake::of_share(parser, share);
         Ok(Running { header, releases, archive, intake, consumed: Consumed::default() })
     }

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use crate::encoding::{Cells, Contribution, Encoding, ReleaseCells, Share, Unfit};
 use crate::error::{Error, Mistake, Result};
-use crate::people::{HashKey, People, Pseudonym, take};
+use crate::people::{People, Pseudonym, PseudonymKey, take};
 use crate::rows::Row;
 use crate::spec::{BadRows, Late, Spec};
 use crate::state::SecretBytes;
@@ -70,12 +70,12 @@ pub struct Opened {
 pub struct Parser {
     spec: Arc<Spec>,
     encodings: Arc<[Encoding]>,
-    key: Arc<HashKey>,
+    key: Arc<PseudonymKey>,
 }
 
 impl Parser {
     /// A parser of rows with the fields of [`Spec::columns`], whose people get their pseudonyms from a key.
-    pub fn new(spec: Arc<Spec>, key: Arc<HashKey>) -> Self {
+    pub fn new(spec: Arc<Spec>, key: Arc<PseudonymKey>) -> Self {
         let encodings = Encoding::all(&spec).into();
         Self { spec, encodings, key }
     }
@@ -91,7 +91,7 @@ impl Parser {
     }
 
     /// The key of pseudonyms.
-    pub fn key(&self) -> &Arc<HashKey> {
+    pub fn key(&self) -> &Arc<PseudonymKey> {
         &self.key
     }
 
@@ -276,7 +276,7 @@ impl Intake {
         Self { parser, people, first: 0, steps, event: Event::default() }
     }
 
-    pub(crate) fn key(&self) -> &Arc<HashKey> {
+    pub(crate) fn key(&self) -> &Arc<PseudonymKey> {
         self.parser.key()
     }
 
@@ -379,7 +379,7 @@ impl Intake {
 
     /// Reads what [`Intake::encode`] wrote; nothing if the bytes are not that.
     pub(crate) fn decode(spec: &Arc<Spec>, share: Share, bytes: &mut &[u8]) -> Option<Self> {
-        let parser = Parser::new(Arc::clone(spec), Arc::new(HashKey::new(take(bytes)?)));
+        let parser = Parser::new(Arc::clone(spec), Arc::new(PseudonymKey::new(take(bytes)?)));
         let first = usize::try_from(u64::from_le_bytes(take(bytes)?)).ok()?;
         let people = People::decode(spec.limits, bytes)?;
         let encodings = Arc::clone(&parser.encodings);

@@ -217,7 +217,7 @@ mod tests {
     use super::*;
     use crate::Dashboard;
     use crate::encoding::Cells;
-    use crate::people::HashKey;
+    use crate::people::PseudonymKey;
 
     fn part_of(set: u8, process: usize, processes: usize, number: u64) -> PartOf {
         PartOf { set: [set; 16], number, process, processes }
@@ -247,7 +247,7 @@ mod tests {
         let design = Design::of(0, dashboard.planned().unwrap());
         let try_open = |place: PartOf| PartFolder::open(&path, place, spec, &design, Randomness::System);
         let open = |number: u64| try_open(part_of(1, 1, 2, number));
-        let key = HashKey::new([9; 32]);
+        let key = PseudonymKey::new([9; 32]);
         let (ada, bob) = (key.pseudonym(b"Ada"), key.pseudonym(b"Bob"));
         assert!(open(3).is_err(), "a state that is missing");
         let (mut folder, mut part) = open(0).unwrap();

@@ -27,9 +27,9 @@ impl Pseudonym {
 }
 
 /// A secret key under which identifiers and rows are remembered.
-pub struct HashKey(Zeroizing<[u8; 32]>);
+pub struct PseudonymKey(Zeroizing<[u8; 32]>);
 
-impl HashKey {
+impl PseudonymKey {
     /// The key with these bytes, which must come from a cryptographic generator and stay secret.
     pub fn new(bytes: [u8; 32]) -> Self {
         Self(Zeroizing::new(bytes))
@@ -257,13 +257,13 @@ pub(crate) fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
 mod tests {
     use super::*;
 
-    fn key() -> HashKey {
-        HashKey::new([7; 32])
+    fn key() -> PseudonymKey {
+        PseudonymKey::new([7; 32])
     }
 
     #[test]
     fn pseudonyms_depend_on_the_key_and_on_every_byte() {
-        let (one, other) = (key(), HashKey::new([8; 32]));
+        let (one, other) = (key(), PseudonymKey::new([8; 32]));
         assert_eq!(one.pseudonym(b"Ada"), key().pseudonym(b"Ada"));
         assert_ne!(one.pseudonym(b"Ada"), one.pseudonym(b"Adb"));
         assert_ne!(one.pseudonym(b"Ada"), other.pseudonym(b"Ada"));

@@ -10,7 +10,7 @@ use dp_mechanisms::{Method, Participation, Problem, Relation, Workload};
 
 use crate::encoding::ReleaseCells;
 use crate::intake::{Intake, Parser};
-use crate::people::HashKey;
+use crate::people::PseudonymKey;
 use crate::rows;
 use crate::spec::Spec;
 
@@ -25,7 +25,7 @@ struct World {
 
 impl World {
     fn new(spec: Spec) -> Self {
-        Self { parser: Parser::new(Arc::new(spec), Arc::new(HashKey::new([1; 32]))) }
+        Self { parser: Parser::new(Arc::new(spec), Arc::new(PseudonymKey::new([1; 32]))) }
     }
 
     /// The cells of all steps, by release and then by step; nothing where a row stops the run. One step is closed before the

@@ -1,7 +1,7 @@
 //! Regret of private online learning against an adversary: measured beside the bound that the library proves, for
 //! several strategies at one budget.
 
-use dp_ftrl::{Clipping, Domain, Ftrl, PrivateGradients, Regret, RegretBound, Result};
+use dp_ftrl::{Clipping, Ftrl, PrivateGradients, Region, Regret, RegretBound, Result};
 use dp_mechanisms::{Budget, Method, Participation, Problem, Relation, Seed};
 
 const DIMENSION: usize = 4;
@@ -22,7 +22,7 @@ pub(crate) struct Outcome {
 /// that is `scale` times what the bound knows of.
 pub(crate) fn play(name: &str, steps: usize, runs: u64, budget: Budget, scale: f64) -> Result<Outcome> {
     let single = Participation::Single;
-    let domain = Domain::Ball { radius: 1.0 };
+    let domain = Region::Ball { radius: 1.0 };
     let strategy = name.parse::<Method>()?.build(&Problem::new(dp_mechanisms::Workload::count(), steps)?)?;
     let clipping = Clipping::flat(1.0)?;
     let known = dp_ftrl::gradients::plan(strategy.clone(), &clipping, Relation::ZeroOut, single, budget)?;

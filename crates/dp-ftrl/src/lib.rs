@@ -78,7 +78,7 @@ pub use clip::{ClippedSum, Clipping};
 pub use durable::DurableGradients;
 pub use error::{Error, Result};
 pub use gradients::{PrivateGradients, Step};
-pub use optimizer::{Adam, Domain, Ftrl, Rates, Sgd};
+pub use optimizer::{Adam, Ftrl, Rates, Region, Sgd};
 pub use regret::{Regret, RegretBound};
 pub use sampled::SampledGradients;
 pub use shard::GradientShard;

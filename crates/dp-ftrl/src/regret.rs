@@ -40,7 +40,7 @@ use dp_linalg::norms;
 use dp_mechanisms::{Plan, Workload};
 
 use crate::error::{Error, Result, check_count, check_finite, check_length, check_positive};
-use crate::optimizer::Domain;
+use crate::optimizer::Region;
 
 /// What a run against linear losses `⟨g_t, θ⟩` has lost. It looks at true gradients: for experiments, not for release.
 ///
@@ -48,7 +48,7 @@ use crate::optimizer::Domain;
 /// O(d) a step. Nothing is allocated.
 #[derive(Debug, Clone)]
 pub struct Regret {
-    domain: Domain,
+    domain: Region,
     paid: f64,
     sum: Vec<f64>,
     steps: usize,
@@ -59,7 +59,7 @@ impl Regret {
     ///
     /// # Errors
     /// A dimension of zero, or a domain without points.
-    pub fn new(dimension: usize, domain: Domain) -> Result<Self> {
+    pub fn new(dimension: usize, domain: Region) -> Result<Self> {
         check_count("dimension", dimension)?;
         domain.check()?;
         Ok(Self { domain, paid: 0.0, sum: vec![0.0; dimension], steps: 0 })

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use dp_benches::shortest;
 use dp_linalg::{dense, norms};
-use dp_mechanisms::strategy::optimal::{Objective, Optimal, Options};
+use dp_mechanisms::strategy::optimal::{Objective, Optimal, Stopping};
 use dp_mechanisms::strategy::toeplitz::{Core, ToeplitzStrategy};
 use dp_mechanisms::strategy::{RowNorms, Strategy, banded, blt, scaled_blt, unwatched};
 use dp_mechanisms::{Metric, Participation, Problem, Workload, bounds, certificate, sensitivity};
@@ -182,7 +182,7 @@ impl Work<'_> {
     fn dense(&self, seconds: u64) -> Result<Vec<Row>> {
         let work = self.name("any matrix");
         let build = || {
-            let options = Options { tolerance: GAP, ..Options::default() };
+            let options = Stopping { tolerance: GAP, ..Stopping::default() };
             Optimal::for_objective(&self.problem()?, &Objective::Mean, options, &mut unwatched)
         };
         let note = |optimal: &Optimal| {

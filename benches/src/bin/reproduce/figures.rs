@@ -7,7 +7,7 @@ use dp_benches::chart::{self, Axis, Chart, Line};
 use dp_linalg::norms;
 use dp_mechanisms::bounds;
 use dp_mechanisms::budget::published;
-use dp_mechanisms::strategy::optimal::{Ascent, Options};
+use dp_mechanisms::strategy::optimal::{Ascent, Stopping};
 
 use crate::lab::{Lab, build, errors_of, max_error, mean_error, root_norms};
 use crate::{almost_tight, constant_later, operators, unifying};
@@ -186,7 +186,7 @@ fn loss_against_time(n: usize) -> Result<Vec<Chart>> {
     for (label, ascent, eigendecompositions) in
         [("fixed point", Ascent::FixedPoint, 15), ("Newton's method", Ascent::Newton, 15)]
     {
-        let options = Options { ascent, eigendecompositions, ..Options::default() };
+        let options = Stopping { ascent, eigendecompositions, ..Stopping::default() };
         curves.push(curve(label, operators::gap_against_time(n, options)?));
     }
     Ok(vec![panel(

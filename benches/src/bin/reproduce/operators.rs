@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use dp_linalg::{dense, norms};
 use dp_mechanisms::strategy::Progress;
-use dp_mechanisms::strategy::optimal::{Objective, Optimal, Options, solve};
+use dp_mechanisms::strategy::optimal::{Objective, Optimal, Stopping, solve};
 use dp_mechanisms::strategy::structured::{Shape, Structured};
 use dp_mechanisms::{Budget, Strategy, Workload, bounds, budget};
 use ndarray::{Array2, s};
@@ -354,7 +354,7 @@ fn renyi_epsilon(sigma: f64, delta: f64) -> f64 {
 }
 
 /// The relative duality gap against seconds, from equal weights: the loss is at most that far above the optimum.
-pub(crate) fn gap_against_time(steps: usize, options: Options) -> Result<Vec<(f64, f64)>> {
+pub(crate) fn gap_against_time(steps: usize, options: Stopping) -> Result<Vec<(f64, f64)>> {
     let matrix = Workload::count().materialize(steps)?;
     let start = Instant::now();
     let mut points = Vec::new();

@@ -72,7 +72,7 @@ impl Run {
         let outcome = if self.accept_change {
             output::while_working("planning anew", || dashboard.run_changed(until, randomness))?
         } else if self.workers.is_some() || self.processes.is_some() || self.progress {
-            match dp_dataflow::run(&dashboard, until, randomness, self.options()?)? {
+            match dp_dataflow::run(&dashboard, until, randomness, self.workers()?)? {
                 Some(outcome) => outcome,
                 None => return output::line("the first process has published"),
             }
@@ -91,7 +91,7 @@ impl Run {
 
 impl Run {
     /// Over which workers and processes.
-    fn options(&self) -> Result<dp_dataflow::Options> {
+    fn workers(&self) -> Result<dp_dataflow::Workers> {
         let workers = self.workers.unwrap_or(1);
         if workers == 0 {
             return Err(Usage::error("--workers: there must be at least one"));
@@ -116,7 +116,7 @@ impl Run {
             _ => None,
         };
         let log: Option<dp_dataflow::Log> = if self.progress { Some(Box::new(output::note)) } else { None };
-        Ok(dp_dataflow::Options { workers, hosts, log })
+        Ok(dp_dataflow::Workers { workers, hosts, log })
     }
 }
 

@@ -4,7 +4,7 @@ use crate::error::{Error, Result, check_positive};
 
 /// A closed convex set of parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Domain {
+pub enum Region {
     /// No constraint.
     Everything,
     /// `‖θ‖ ≤ radius`.
@@ -23,7 +23,7 @@ pub enum Domain {
     Simplex,
 }
 
-impl Domain {
+impl Region {
     /// Refuses a domain without points.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Follow the regularized leader.
 
-use super::Domain;
+use super::Region;
 use crate::error::{Result, check_count, check_finite, check_length, check_positive};
 
 /// Follow the regularized leader: `θ_{t+1} = Π(-(1/λ) s_t)`, with `s_t` the sum of all (noisy) gradients so far and Π the
@@ -17,7 +17,7 @@ use crate::error::{Result, check_count, check_finite, check_length, check_positi
 #[derive(Debug, Clone)]
 pub struct Ftrl {
     lambda: f64,
-    domain: Domain,
+    domain: Region,
     step: usize,
     sum: Vec<f64>,
     parameters: Vec<f64>,
@@ -29,11 +29,11 @@ impl Ftrl {
     ///
     /// # Errors
     /// A dimension of zero, a λ that is not finite and positive, or a domain without points.
-    pub fn new(dimension: usize, lambda: f64, domain: Domain) -> Result<Self> {
+    pub fn new(dimension: usize, lambda: f64, domain: Region) -> Result<Self> {
         check_count("dimension", dimension)?;
         check_positive("lambda", lambda)?;
         domain.check()?;
-        let scratch = if domain == Domain::Simplex { vec![0.0; dimension] } else { Vec::new() };
+        let scratch = if domain == Region::Simplex { vec![0.0; dimension] } else { Vec::new() };
         let zeros = || vec![0.0; dimension];
         let mut optimizer = Self { lambda, domain, step: 0, sum: zeros(), parameters: zeros(), scratch };
         optimizer.domain.project(&mut optimizer.parameters, &mut optimizer.scratch);

@@ -22,7 +22,7 @@ mod ftrl;
 mod sgd;
 
 pub use adam::Adam;
-pub use domain::Domain;
+pub use domain::Region;
 pub use ftrl::Ftrl;
 pub use sgd::{Rates, Sgd};
 

@@ -65,7 +65,7 @@ pub struct Accuracy {
 
 /// A mean with the standard error of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Estimate {
+pub struct Mean {
     /// The mean over the runs.
     pub mean: f64,
     /// The sample standard deviation divided by the root of the number of runs; zero for a single run.
@@ -74,24 +74,24 @@ pub struct Estimate {
 
 impl Accuracy {
     /// The mean accuracy.
-    pub fn estimate(&self) -> Estimate {
+    pub fn estimate(&self) -> Mean {
         estimate(&self.runs)
     }
 
     /// The mean of the differences to another's accuracy, run by run: the same order of examples and the same unit noise
     /// stand on both sides, so the error is far smaller than that of the two means.
-    pub fn lead_over(&self, other: &Self) -> Estimate {
+    pub fn lead_over(&self, other: &Self) -> Mean {
         let differences: Vec<f64> = self.runs.iter().zip(&other.runs).map(|(own, its)| own - its).collect();
         estimate(&differences)
     }
 }
 
-fn estimate(values: &[f64]) -> Estimate {
+fn estimate(values: &[f64]) -> Mean {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
     let standard_error = if values.len() > 1 { (squares / (count - 1.0) / count).sqrt() } else { 0.0 };
-    Estimate { mean, standard_error }
+    Mean { mean, standard_error }
 }
 
 impl Comparison<'_> {

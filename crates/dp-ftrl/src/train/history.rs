@@ -10,7 +10,7 @@ use crate::error::Result;
 
 /// A finished epoch, and how the model did on the test examples after it, if there are any.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Epoch {
+pub struct FinishedEpoch {
     /// The epoch, counted from 1.
     pub epoch: usize,
     /// Steps taken by then.
@@ -49,13 +49,13 @@ impl Training<'_> {
     ///
     /// # Errors
     /// As [`Training::advance`].
-    pub fn run(&mut self, test: Option<&Examples>) -> Result<&[Epoch]> {
+    pub fn run(&mut self, test: Option<&Examples>) -> Result<&[FinishedEpoch]> {
         while self.advance(test)? {}
         Ok(&self.epochs)
     }
 
     /// The epochs so far, those before the training was resumed included.
-    pub fn epochs(&self) -> &[Epoch] {
+    pub fn epochs(&self) -> &[FinishedEpoch] {
         &self.epochs
     }
 
@@ -67,7 +67,7 @@ impl Training<'_> {
             let score = test.map(|test| self.network.score(self.parameters(), test)).transpose()?;
             let seconds = self.epoch_started.elapsed().as_secs_f64();
             let (accuracy, loss) = (score.map(|score| score.accuracy), score.map(|score| score.loss));
-            self.epochs.push(Epoch { epoch, steps, accuracy, loss, seconds });
+            self.epochs.push(FinishedEpoch { epoch, steps, accuracy, loss, seconds });
             self.epoch_started = Instant::now();
             if let Some(file) = &self.file {
                 // The next step leaves this model behind: its score could not be made up for.

@@ -71,9 +71,9 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-pub use compare::{Accuracy, Comparison, Contestant, Estimate, Noise};
+pub use compare::{Accuracy, Comparison, Contestant, Mean, Noise};
 pub use floor::{NoiseFloor, Place};
-pub use history::Epoch;
+pub use history::FinishedEpoch;
 pub use optimizer::Optimizer;
 pub use sampled::CyclicSampling;
 pub use saved::{ModelFile, SavedModel};
@@ -243,7 +243,7 @@ pub struct Training<'a> {
     parts: Vec<Part>,
     /// The noisy sum of a step.
     sum: Vec<f64>,
-    epochs: Vec<Epoch>,
+    epochs: Vec<FinishedEpoch>,
     epoch_started: Instant,
     /// The clipping norm, where it moves.
     adaptive: Option<AdaptiveNorm>,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Epoch, Settings};
+use super::{FinishedEpoch, Settings};
 use crate::error::{Error, Result};
 
 /// A model between two steps as it is saved beside the sealed state of its noise. Everything in it has been released.
@@ -18,7 +18,7 @@ pub struct SavedModel {
     /// The clipping norm, where it moves.
     pub(super) norm: Option<f64>,
     pub(super) optimizer: Vec<f64>,
-    pub(super) epochs: Vec<Epoch>,
+    pub(super) epochs: Vec<FinishedEpoch>,
 }
 
 impl SavedModel {

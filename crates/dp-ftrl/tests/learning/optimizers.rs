@@ -1,30 +1,30 @@
 //! Optimizers against closed forms, and projections against their defining property.
 
-use dp_ftrl::{Adam, Domain, Error, Ftrl, Rates, Sgd};
+use dp_ftrl::{Adam, Error, Ftrl, Rates, Region, Sgd};
 use proptest::prelude::{Just, ProptestConfig, Strategy, prop};
 use proptest::{prop_assert, prop_oneof, proptest};
 
-fn domains() -> impl Strategy<Value = Domain> {
+fn domains() -> impl Strategy<Value = Region> {
     prop_oneof![
-        Just(Domain::Everything),
-        (0.1..3.0).prop_map(|radius| Domain::Ball { radius }),
-        (-2.0..0.5, 0.0..2.0).prop_map(|(low, width): (f64, f64)| Domain::Box { low, high: low + width }),
-        Just(Domain::Simplex),
+        Just(Region::Everything),
+        (0.1..3.0).prop_map(|radius| Region::Ball { radius }),
+        (-2.0..0.5, 0.0..2.0).prop_map(|(low, width): (f64, f64)| Region::Box { low, high: low + width }),
+        Just(Region::Simplex),
     ]
 }
 
 /// A point of the domain made of arbitrary numbers.
-fn member(domain: Domain, numbers: &[f64]) -> Vec<f64> {
+fn member(domain: Region, numbers: &[f64]) -> Vec<f64> {
     match domain {
-        Domain::Everything => numbers.to_vec(),
-        Domain::Ball { radius } => {
+        Region::Everything => numbers.to_vec(),
+        Region::Ball { radius } => {
             let norm = numbers.iter().map(|value| value * value).sum::<f64>().sqrt().max(1.0);
             numbers.iter().map(|value| radius * value / norm).collect()
         }
-        Domain::Box { low, high } => {
+        Region::Box { low, high } => {
             numbers.iter().map(|value| low + (high - low) * (value.sin() + 1.0) / 2.0).collect()
         }
-        Domain::Simplex => {
+        Region::Simplex => {
             let total: f64 = numbers.iter().map(|value| value.exp()).sum();
             numbers.iter().map(|value| value.exp() / total).collect()
         }
@@ -57,12 +57,12 @@ proptest! {
             prop_assert!(ascent >= -1e-9, "{domain:?}: {ascent}");
         }
         match domain {
-            Domain::Everything => {}
-            Domain::Ball { radius } => {
+            Region::Everything => {}
+            Region::Ball { radius } => {
                 prop_assert!(theta.iter().map(|value| value * value).sum::<f64>().sqrt() <= radius * (1.0 + 1e-12));
             }
-            Domain::Box { low, high } => prop_assert!(theta.iter().all(|value| (low..=high).contains(value))),
-            Domain::Simplex => {
+            Region::Box { low, high } => prop_assert!(theta.iter().all(|value| (low..=high).contains(value))),
+            Region::Simplex => {
                 prop_assert!((theta.iter().sum::<f64>() - 1.0).abs() < 1e-12);
                 prop_assert!(theta.iter().all(|value| *value >= 0.0));
             }
@@ -79,7 +79,7 @@ proptest! {
         let minimum = domain.linear_minimum(&direction);
         let loss = |point: &[f64]| direction.iter().zip(point).map(|(s, v)| s * v).sum::<f64>();
         prop_assert!(others.iter().all(|other| loss(&member(domain, other)) >= minimum - 1e-9));
-        if domain != Domain::Everything {
+        if domain != Region::Everything {
             // The leader of an overwhelming gradient plays the best point.
             let mut optimizer = Ftrl::new(4, 1e-9, domain).unwrap();
             let best = loss(optimizer.update(&direction).unwrap());
@@ -91,7 +91,7 @@ proptest! {
 #[test]
 fn without_noise_the_leader_has_its_closed_form() {
     let gradients = [[1.0, -2.0], [0.5, 0.0], [3.0, 1.0]];
-    let expected = |domain: Domain| -> [f64; 2] {
+    let expected = |domain: Region| -> [f64; 2] {
         let mut optimizer = Ftrl::new(2, 2.0, domain).unwrap();
         for gradient in &gradients {
             optimizer.update(gradient).unwrap();
@@ -99,13 +99,13 @@ fn without_noise_the_leader_has_its_closed_form() {
         [optimizer.parameters()[0], optimizer.parameters()[1]]
     };
     // The sum is (4.5, -1), so -(1/λ)s = (-2.25, 0.5).
-    assert_eq!(expected(Domain::Everything), [-2.25, 0.5]);
+    assert_eq!(expected(Region::Everything), [-2.25, 0.5]);
     let length = 2.25_f64.hypot(0.5);
-    let ball = expected(Domain::Ball { radius: 1.0 });
+    let ball = expected(Region::Ball { radius: 1.0 });
     assert!((ball[0] + 2.25 / length).abs() < 1e-15 && (ball[1] - 0.5 / length).abs() < 1e-15);
-    assert_eq!(expected(Domain::Box { low: -1.0, high: 0.25 }), [-1.0, 0.25]);
-    assert_eq!(expected(Domain::Simplex), [0.0, 1.0]);
-    let start = Ftrl::new(4, 1.0, Domain::Simplex).unwrap();
+    assert_eq!(expected(Region::Box { low: -1.0, high: 0.25 }), [-1.0, 0.25]);
+    assert_eq!(expected(Region::Simplex), [0.0, 1.0]);
+    let start = Ftrl::new(4, 1.0, Region::Simplex).unwrap();
     assert_eq!(start.parameters(), [0.25; 4], "the point of the simplex nearest to zero");
 }
 
@@ -137,7 +137,7 @@ fn schedules_go_from_first_to_last() {
 #[test]
 fn saved_optimizers_continue_bit_for_bit() {
     let gradient = |step: usize| [(step as f64).sin(), 0.1 * step as f64];
-    let domain = Domain::Ball { radius: 0.3 };
+    let domain = Region::Ball { radius: 0.3 };
     let mut sgd = Sgd::new(2, 0.9, Rates::cosine(0.1, 0.01, 10).unwrap()).unwrap();
     let mut ftrl = Ftrl::new(2, 3.0, domain).unwrap();
     for step in 0..10 {
@@ -160,12 +160,12 @@ fn nonsense_is_refused() {
         assert!(matches!(Rates::constant(bad), Err(Error::OutOfRange { .. })));
         assert!(Rates::list(&[0.1, bad]).is_err() && Rates::list(&[]).is_err());
         assert!(Rates::linear(bad, 1.0, 3).is_err() && Rates::cosine(1.0, bad, 3).is_err());
-        assert!(Ftrl::new(1, bad, Domain::Everything).is_err());
-        assert!(Ftrl::new(1, 1.0, Domain::Ball { radius: bad }).is_err());
+        assert!(Ftrl::new(1, bad, Region::Everything).is_err());
+        assert!(Ftrl::new(1, 1.0, Region::Ball { radius: bad }).is_err());
     }
-    assert!(Ftrl::new(1, 1.0, Domain::Box { low: 1.0, high: 0.0 }).is_err());
-    assert!(Ftrl::new(1, 1.0, Domain::Box { low: f64::NAN, high: 0.0 }).is_err());
-    assert!(Ftrl::new(0, 1.0, Domain::Everything).is_err());
+    assert!(Ftrl::new(1, 1.0, Region::Box { low: 1.0, high: 0.0 }).is_err());
+    assert!(Ftrl::new(1, 1.0, Region::Box { low: f64::NAN, high: 0.0 }).is_err());
+    assert!(Ftrl::new(0, 1.0, Region::Everything).is_err());
     for momentum in [-0.1, 1.0, f64::NAN] {
         assert!(Sgd::new(1, momentum, Rates::constant(1.0).unwrap()).is_err());
     }

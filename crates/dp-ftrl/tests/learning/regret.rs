@@ -1,6 +1,6 @@
 //! Measured regret against its bound.
 
-use dp_ftrl::{Clipping, Domain, Error, Regret, RegretBound, gradients};
+use dp_ftrl::{Clipping, Error, Region, Regret, RegretBound, gradients};
 use dp_mechanisms::{Budget, Method, Participation, Problem, Relation, Workload};
 
 use crate::examples::online_regret::play;
@@ -49,7 +49,7 @@ fn the_bound_is_what_its_formula_says() {
 
 #[test]
 fn regret_is_counted_against_the_best_fixed_point() {
-    let mut regret = Regret::new(2, Domain::Ball { radius: 2.0 }).unwrap();
+    let mut regret = Regret::new(2, Region::Ball { radius: 2.0 }).unwrap();
     assert_eq!(regret.mean(), 0.0);
     regret.play(&[1.0, 0.0], &[3.0, 0.0]).unwrap();
     regret.play(&[0.0, 1.0], &[0.0, 4.0]).unwrap();
@@ -58,7 +58,7 @@ fn regret_is_counted_against_the_best_fixed_point() {
     assert!((regret.mean() - 17.0 / 2.0).abs() < 1e-12);
     assert!((regret.mean_against(&[1.0, -1.0]).unwrap() - 8.0 / 2.0).abs() < 1e-12);
     assert!(regret.mean_against(&[1.0]).is_err());
-    let mut free = Regret::new(1, Domain::Everything).unwrap();
+    let mut free = Regret::new(1, Region::Everything).unwrap();
     free.play(&[0.0], &[1.0]).unwrap();
     assert_eq!(free.mean(), f64::INFINITY);
 }

@@ -328,7 +328,7 @@ fn continued_training_equals_uninterrupted_training() {
     let mut whole = trainer.start_reproducible(&privacy, 3).unwrap();
     whole.run(Some(&test)).unwrap();
     assert_eq!(whole.step(), 12);
-    let accuracies = |epochs: &[dp_ftrl::train::Epoch]| {
+    let accuracies = |epochs: &[dp_ftrl::train::FinishedEpoch]| {
         epochs.iter().map(|epoch| (epoch.steps, epoch.accuracy, epoch.loss)).collect::<Vec<_>>()
     };
     // A life takes 1 to 3 steps and ends after the model was saved or just before.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use dp_ftrl::data::Examples;
-use dp_ftrl::train::{Aim, CyclicSampling, Epoch, ModelFile, NoiseFloor, Place, Privacy, Trainer, Training};
+use dp_ftrl::train::{Aim, CyclicSampling, FinishedEpoch, ModelFile, NoiseFloor, Place, Privacy, Trainer, Training};
 use dp_mechanisms::accountant::sampling::{CyclicPoisson, SampledPlan};
 use dp_mechanisms::budget::Kind;
 use dp_mechanisms::{Participation, Plan, Relation, Seed, StateFile};
@@ -127,7 +127,7 @@ struct Report<'a> {
     sigma: Option<f64>,
     /// The norm that gradients were clipped to in the end.
     clipping_norm: f64,
-    epochs: &'a [Epoch],
+    epochs: &'a [FinishedEpoch],
     #[serde(skip_serializing_if = "Option::is_none")]
     test_accuracy: Option<f64>,
 }
@@ -440,7 +440,7 @@ fn draw(
     path: &Path,
     title: String,
     untrained: f64,
-    epochs: &[Epoch],
+    epochs: &[FinishedEpoch],
     floor: Option<&NoiseFloor>,
 ) -> Result<()> {
     let scores = epochs.iter().filter_map(|epoch| Some((epoch.steps as f64, 100.0 * epoch.accuracy?)));

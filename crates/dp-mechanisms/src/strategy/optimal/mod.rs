@@ -22,7 +22,7 @@ use dp_linalg::{dense, norms};
 use ndarray::{Array1, Array2, ArrayView2, Axis, concatenate, s};
 
 use program::Weights;
-pub use program::{Ascent, Certificate, Objective, Optimum, Options, solve};
+pub use program::{Ascent, Certificate, Objective, Optimum, Stopping, solve};
 
 use super::coefficients::{packed_triangle, unpacked_triangle};
 use super::toeplitz::root_coefficients;
@@ -77,7 +77,7 @@ impl Optimal {
     pub fn for_objective(
         problem: &Problem,
         objective: &Objective,
-        options: Options,
+        options: Stopping,
         watch: &mut Watch<'_>,
     ) -> Result<Self> {
         let (workload, steps) = (problem.workload(), problem.steps());
@@ -121,7 +121,7 @@ impl Optimal {
             Metric::Max if !problem.is_joint() => Objective::Max,
             _ => Objective::Mean,
         };
-        let single = Self::for_objective(problem, &objective, Options::default(), watch)?;
+        let single = Self::for_objective(problem, &objective, Stopping::default(), watch)?;
         if problem.times() <= 1 {
             return Ok(single);
         }
@@ -239,14 +239,14 @@ const COARSE_TOLERANCE: f64 = 1e-3;
 fn optimum(
     problem: &Problem,
     objective: &Objective,
-    options: Options,
+    options: Stopping,
     watch: &mut Watch<'_>,
 ) -> Result<Optimum> {
     let (target, steps) = (target(problem)?, problem.steps());
     if *objective != Objective::Max || steps < 2 * COARSEST {
         return solve(target.view(), objective, &start(problem)?, options, watch);
     }
-    let coarse = Options { tolerance: COARSE_TOLERANCE.max(options.tolerance), ..options };
+    let coarse = Stopping { tolerance: COARSE_TOLERANCE.max(options.tolerance), ..options };
     let coarse = optimum(&problem.with_steps(steps / 2), objective, coarse, watch)?;
     let start = Weights {
         columns: stretched(&coarse.column_weights, steps),

@@ -53,7 +53,7 @@ pub enum Ascent {
 
 /// When to stop.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Options {
+pub struct Stopping {
     /// The relative duality gap that is good enough.
     pub tolerance: f64,
     /// The largest number of eigendecompositions.
@@ -62,7 +62,7 @@ pub struct Options {
     pub ascent: Ascent,
 }
 
-impl Default for Options {
+impl Default for Stopping {
     fn default() -> Self {
         Self { tolerance: 1e-6, eigendecompositions: 60, ascent: Ascent::Newton }
     }
@@ -143,7 +143,7 @@ pub fn solve(
     workload: ArrayView2<'_, f64>,
     objective: &Objective,
     start: &[f64],
-    options: Options,
+    options: Stopping,
     watch: &mut Watch<'_>,
 ) -> Result<Optimum> {
     let steps = workload.nrows();
@@ -162,7 +162,7 @@ pub(super) fn climb(
     workload: ArrayView2<'_, f64>,
     objective: &Objective,
     mut start: Weights,
-    options: Options,
+    options: Stopping,
     watch: &mut Watch<'_>,
 ) -> Result<Optimum> {
     check_positive("tolerance", options.tolerance)?;

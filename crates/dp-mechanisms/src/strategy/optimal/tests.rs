@@ -14,7 +14,7 @@ fn workload(text: &str) -> Workload {
 
 fn optimal(text: &str, steps: usize, objective: &Objective) -> Optimal {
     let problem = Problem::new(workload(text), steps).unwrap();
-    Optimal::for_objective(&problem, objective, Options::default(), &mut unwatched).unwrap()
+    Optimal::for_objective(&problem, objective, Stopping::default(), &mut unwatched).unwrap()
 }
 
 fn repeated(text: &str, steps: usize, participation: Participation, metric: Metric) -> Optimal {
@@ -66,7 +66,7 @@ fn newton_needs_no_good_start_and_agrees_with_the_fixed_point() {
     for text in ["count", "momentum:0.9", "window:5"] {
         let matrix = workload(text).materialize(24).unwrap();
         let run = |ascent, eigendecompositions| {
-            let options = Options { eigendecompositions, ascent, ..Options::default() };
+            let options = Stopping { eigendecompositions, ascent, ..Stopping::default() };
             let mut gaps = Vec::new();
             let mut watch = |progress| {
                 let Progress::Optimum { gap, .. } = progress else { return ControlFlow::Break(()) };
@@ -168,7 +168,7 @@ fn weighted_rows() {
     for weights in [vec![1.0], vec![0.0, 0.0], vec![1.0, -1.0], vec![f64::NAN, 1.0]] {
         let objective = Objective::Weighted(weights);
         let problem = Problem::new(Workload::count(), 2).unwrap();
-        assert!(Optimal::for_objective(&problem, &objective, Options::default(), &mut unwatched).is_err());
+        assert!(Optimal::for_objective(&problem, &objective, Stopping::default(), &mut unwatched).is_err());
     }
 }
 
@@ -176,7 +176,7 @@ fn weighted_rows() {
 fn the_saddle_point_proves_the_largest_row() {
     let matrix = Workload::count().materialize(40).unwrap();
     let optimum =
-        solve(matrix.view(), &Objective::Max, &[1.0; 40], Options::default(), &mut unwatched).unwrap();
+        solve(matrix.view(), &Objective::Max, &[1.0; 40], Stopping::default(), &mut unwatched).unwrap();
     let bound = weighted_schatten_max(matrix.view(), &optimum.row_weights, &optimum.column_weights).unwrap();
     assert_relative_eq!(bound, optimum.certificate.lower_bound, max_relative = 1e-9);
     assert!(optimum.certificate.gap() <= 1e-6 && bound <= optimum.certificate.error);
@@ -234,7 +234,7 @@ fn workloads_without_a_square_root_start_elsewhere() {
     let strategy = Optimal::new(&Problem::new(workload, 10).unwrap(), &mut unwatched).unwrap();
     assert!(strategy.certificate().gap() <= 1e-6, "{:?}", strategy.certificate());
     let matrix = array![[2.0, 0.0], [0.0, 1.0]];
-    let options = Options::default();
+    let options = Stopping::default();
     let optimum = solve(matrix.view(), &Objective::Mean, &[1.0, 1.0], options, &mut unwatched).unwrap();
     assert_relative_eq!(optimum.certificate.error, 2.5, max_relative = 1e-6);
     assert!(solve(matrix.view(), &Objective::Mean, &[1.0], options, &mut unwatched).is_err());
