@@ -2,6 +2,7 @@
 
 mod applicability;
 mod applications;
+mod dashboards;
 mod errata;
 mod factorization;
 mod golden;
