@@ -13,11 +13,10 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let club = karate_club();
     let encoding = CutEncoding::with_weights(club.node_count(), 0.0, 1.0)?;
     let count = Method::NormalizedSqrt.build(&Problem::new(Workload::count(), WEEKS)?)?;
-    let footprint = encoding.footprint(Relation::ZeroOut)?.of_dimension(encoding.dimension())?;
-    // Messages are counted: the unit is 1.
-    let plan = Plan::exact(&count, footprint, Budget::approximate(1.0, 1e-6)?, 1.0)?;
+    let plan =
+        Plan::idealized(count, encoding.footprint(Relation::ZeroOut)?, Budget::approximate(1.0, 1e-6)?)?;
     // A published seed, so that the story is the same for every reader: use `Seed::from_system` for real messages.
-    let mut mechanism = Mechanism::new(plan, Seed::reproducible(1977))?;
+    let mut mechanism = Mechanism::new(plan.of_dimension(encoding.dimension())?, Seed::reproducible(1977))?;
 
     // Those who stayed with the instructor (0), and those who left with the administrator (33).
     let instructor: Vec<usize> =

@@ -3,7 +3,7 @@
 //!
 //! `cargo run --package dp-apps --example growing_network`
 
-use dp_apps::graph::{EdgeUpdate, GraphEncoding, GraphFunction};
+use dp_apps::graph::{EdgeUpdate, GraphFunction};
 use dp_mechanisms::noise::UnitNoise;
 use dp_mechanisms::{Budget, GaussianSource, Mechanism, Method, Plan, Problem, Relation, Seed, Workload};
 
@@ -23,19 +23,16 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let share = Budget::approximate(2.0, 1e-6)?.share(1.0 / functions.len() as f64)?;
     println!("{:<24}{:>12}{:>12}{:>12}", "after 100 days", "released", "± 95 %", "true");
     for (number, (name, function)) in functions.into_iter().enumerate() {
-        let mut encoding = GraphEncoding::function(function, PEOPLE)?;
-        let footprint = encoding.footprint(Relation::ZeroOut)?.of_dimension(encoding.dimension())?;
         let count = Method::NormalizedSqrt.build(&Problem::new(Workload::count(), DAYS)?)?;
-        let plan = Plan::exact(&count, footprint, share, encoding.grid())?;
+        let plan = Plan::idealized(count, function.footprint(Relation::ZeroOut)?, share)?;
         // A published seed, so that the story is the same for every reader: use `Seed::from_system` for real people.
         let seed = Seed::reproducible(number as u64);
-        let mut mechanism = Mechanism::new(plan, seed)?;
+        let mut mechanism = Mechanism::new(plan.of_dimension(1)?, seed)?;
+        let mut stream = function.start(PEOPLE)?;
         let (mut change, mut released, mut exact) = ([0.0], [0.0], 0.0);
         let mut deviation = 0.0;
         for day in 0..DAYS {
-            let mut meetings = meetings(day);
-            meetings.iter_mut().for_each(|update| update.weight = encoding.on_grid(update.weight));
-            encoding.encode(&meetings, &mut change)?;
+            stream.encode(&meetings(day), &mut change)?;
             let step = mechanism.release(&change, &mut released)?;
             deviation = mechanism.plan().standard_deviation(step).unwrap_or(f64::NAN);
             exact += change[0];

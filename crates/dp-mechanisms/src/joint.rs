@@ -545,7 +545,9 @@ mod tests {
         let steps = 20;
         let problem = problem(&["total", "window:3", "step", "average"], steps, Participation::Single);
         let footprint = Footprint::ball(1.0, Relation::ZeroOut, Participation::Single).unwrap();
-        let plan = JointPlan::best(problem.clone(), footprint, Budget::gaussian(1.0).unwrap()).unwrap();
+        let joint = Joint::best(problem.clone(), &footprint, 1).unwrap();
+        let plan = Plan::idealized(Arc::clone(joint.strategy()), footprint, Budget::gaussian(1.0).unwrap());
+        let plan = JointPlan::new(joint, plan.unwrap()).unwrap();
         let mut mechanism =
             Mechanism::new(plan.plan().clone().of_dimension(2).unwrap(), Seed::reproducible(9)).unwrap();
         let mut whole = plan.readout(2).unwrap();

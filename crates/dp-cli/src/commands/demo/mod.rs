@@ -11,7 +11,7 @@ use clap::Args;
 use dp_events::{Dashboard, Randomness, Spec};
 use dp_mechanisms::sensitivity::Term;
 use dp_mechanisms::{
-    Budget, Footprint, Mechanism, Method, Participation, Plan, Problem, Relation, Seed, Workload,
+    Budget, Footprint, Mechanism, Method, Participation, Plan, Problem, Relation, Seed, Workload, planner,
 };
 use serde::Serialize;
 
@@ -334,12 +334,12 @@ fn other(
 ) -> Result<Year> {
     let participation: Participation = format!("{STEPS}:1").parse()?;
     let footprint = Footprint::encoded(vec![Term { weight: 1.0, participation }], Relation::ZeroOut)?;
-    let footprint = footprint.of_dimension(1)?;
     let problem = Problem::new(workload.clone(), DAYS)?.with_participation(participation);
-    let plan = match method {
-        Some(method) => Plan::exact(&method.build(&problem)?, footprint, budget, 1.0)?,
-        None => Plan::best(&problem, footprint, budget)?,
+    let strategy = match method {
+        Some(method) => method.build(&problem)?,
+        None => planner::best(&problem, &footprint, 1)?,
     };
+    let plan = Plan::idealized(strategy, footprint, budget)?.of_dimension(1)?;
     let deviations = plan.deviations().collect();
     let mut mechanism = Mechanism::new(plan, Seed::reproducible(seed))?;
     let mut values = Vec::new();

@@ -43,9 +43,9 @@ pub(super) fn run(directory: &Path, json: bool) -> Result<()> {
     let encoding = CutEncoding::with_weights(vertices, 0.0, 1.0)?;
     let pairs = encoding.pairs();
     let count = Method::NormalizedSqrt.build(&Problem::new(Workload::count(), WEEKS)?)?;
-    let footprint = encoding.footprint(Relation::ZeroOut)?.of_dimension(encoding.dimension())?;
-    let plan = Plan::exact(&count, footprint, Budget::approximate(EPSILON, DELTA)?, 1.0)?;
-    let mut mechanism = Mechanism::new(plan, Seed::reproducible(SEED))?;
+    let plan =
+        Plan::idealized(count, encoding.footprint(Relation::ZeroOut)?, Budget::approximate(EPSILON, DELTA)?)?;
+    let mut mechanism = Mechanism::new(plan.of_dimension(encoding.dimension())?, Seed::reproducible(SEED))?;
     let mut truth = vec![0.0; encoding.dimension()];
     let (mut input, mut released) = (truth.clone(), truth.clone());
     for week in 0..WEEKS {

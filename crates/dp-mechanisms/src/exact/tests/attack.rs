@@ -46,7 +46,8 @@ fn the_main_door_is_exact() {
             let mut mechanism = Mechanism::new(plan, Seed::reproducible(1)).unwrap();
             mechanism.release(&vec![1.0; dimension], &mut vec![0.0; dimension]).unwrap();
         }
-        let statistics = ["count", "window:3"].map(|text| Statistic::new(text.parse().unwrap(), 1.0).unwrap());
+        let statistics =
+            ["count", "window:3"].map(|text| Statistic::new(text.parse().unwrap(), 1.0).unwrap());
         let problem = Problem::joint(statistics.to_vec(), 8).unwrap();
         let joint = JointPlan::best(problem, footprint, budget).unwrap();
         assert_eq!(joint.plan().arithmetic(), Arithmetic::Exact { grid: 1.0 / 65_536.0 });
