@@ -175,7 +175,7 @@ fn compare_count(method: Method, steps: usize, runs: usize, limit: f64) -> bool 
     let footprint = Footprint::scalar(0.0, 1.0, Relation::ZeroOut, Participation::Single);
     let footprint = footprint.expect("bounds in order");
     let budget = Budget::zero_concentrated(0.5).expect("a positive budget");
-    let plan = Plan::new(strategy, footprint, budget).expect("a strategy for one event");
+    let plan = Plan::idealized(strategy, footprint, budget).expect("a strategy for one event");
     let stream = || {
         let mut mechanism = Mechanism::new(plan.clone(), Seed::reproducible(1)).expect("a plan for numbers");
         move || {

@@ -311,7 +311,8 @@ pub(crate) mod tests {
                 let footprint =
                     Footprint::scalar(-1.0, 2.0, Relation::ZeroOut, Participation::Single).unwrap();
                 let plan =
-                    Plan::new(strategy.clone(), footprint, Budget::zero_concentrated(0.5).unwrap()).unwrap();
+                    Plan::idealized(strategy.clone(), footprint, Budget::zero_concentrated(0.5).unwrap())
+                        .unwrap();
                 let inputs = plan.clone().releasing_inputs().unwrap();
                 for (plan, side) in [(plan, Side::Output), (inputs, Side::Input)] {
                     let mut mechanism = Mechanism::new(plan.clone(), Seed::reproducible(4)).unwrap();
