@@ -181,7 +181,11 @@ impl<T: Sample> CombStream<T> {
                 step(&mut self.past.state[self.next * dimension..], part);
             } else {
                 let next = self.next;
-                self.past.for_each_tile(part, |state, tile| step(&mut state[next * tile.len()..], tile));
+                self.past.for_each_tile(part, |state, tiles| {
+                    for tile in tiles {
+                        step(&mut state[next * tile.len()..], tile);
+                    }
+                });
             }
             self.next = (self.next + count) % self.width;
             left = later;
