@@ -353,52 +353,23 @@ fn flags_with_times_are_a_dashboard_of_one_release() {
         format!("{head}[[release]]\nname = \"one\"\n{release}\n[output]\nfolder = \"public\"\n")
     };
     let people = ["--person", "patient", "--participation", "3:1"];
-    let cases: [(&str, &[&str]); 3] = [
+    let cases: [(&str, &str); 3] = [
         (
             "statistics = [\"total\", \"window:7\"]\nby = { column = \"region\", values = \"regions.txt\" }",
-            &[
-                "release",
-                "--workload",
-                "count",
-                "--workload",
-                "window:7",
-                "--by",
-                "region",
-                "--values",
-                "North,South",
-            ],
+            "release --workload count --workload window:7 --by region --values North,South",
         ),
         (
             "value = { column = \"cost\", bounds = [0.0, 500.0] }\nstatistics = [\"total\", \"mean\"]",
-            &[
-                "release",
-                "--column",
-                "cost",
-                "--bounds",
-                "0:500",
-                "--workload",
-                "total",
-                "--workload",
-                "mean",
-            ],
+            "release --column cost --bounds 0:500 --workload total --workload mean",
         ),
         (
             "value = { column = \"wait_minutes\", bounds = [0, 240], resolution = 1 }\n\
              statistics = [\"range:0:60\", \"quantile:0.5\"]",
-            &[
-                "histogram",
-                "--column",
-                "wait_minutes",
-                "--integers",
-                "0:240",
-                "--range",
-                "0:60",
-                "--quantile",
-                "0.5",
-            ],
+            "histogram --column wait_minutes --integers 0:240 --range 0:60 --quantile 0.5",
         ),
     ];
     for (release, words) in cases {
+        let words: Vec<&str> = words.split_whitespace().collect();
         let folder = place(&spec(release));
         let folder = folder.path();
         std::fs::write(folder.join("cases.csv"), rows(9)).unwrap();
@@ -408,7 +379,7 @@ fn flags_with_times_are_a_dashboard_of_one_release() {
             let common = "--input cases.csv --time date --first 2026-01-01 --last 2026-01-12 --relation zero-out --bad-rows \
                           drop --epsilon 1 --delta 1e-6 --reproducible-seed 7 --until";
             let common: Vec<&str> = common.split_whitespace().chain([until]).collect();
-            dp(folder, &[words, &people, &common, more].concat())
+            dp(folder, &[words.as_slice(), &people, &common, more].concat())
         };
         let once = flags("2026-01-10", &[]);
         assert_eq!(stdout(&once), expected);
@@ -431,7 +402,7 @@ fn flags_with_times_are_a_dashboard_of_one_release() {
         let strict =
             "--input cases.csv --time date --first 2026-01-01 --last 2026-01-05 --relation zero-out --rho 1";
         let strict: Vec<&str> = strict.split_whitespace().collect();
-        let strict = dp(folder, &[words, &people, &strict].concat());
+        let strict = dp(folder, &[words.as_slice(), &people, &strict].concat());
         let message = String::from_utf8(strict.stderr).unwrap();
         assert!(message.contains("leave such rows out with --bad-rows drop"), "{message}");
         assert!(!message.contains("input.format"), "{message}");

@@ -480,7 +480,7 @@ mod tests {
             let seen: f64 = column.iter().map(|value| value * value).sum();
             // What comes later: d_t² / (π (t - step)) is an upper bound of every entry, in units of the first one's square.
             let first = column[step] * column[step] * (step as f64 + 11.0).powf(0.6);
-            let later: f64 = (0..)
+            let later: f64 = (0..1000)
                 .map(|part| (steps as f64 * 1.05_f64.powi(part), steps as f64 * 1.05_f64.powi(part + 1)))
                 .take_while(|(from, _)| *from < 1e18)
                 .map(|(from, to)| (to / from).ln() * from.powf(-0.6) / std::f64::consts::PI)

@@ -182,9 +182,10 @@ pub(crate) fn plan(
         (None, Some(first)) => first.saturating_mul(64).min(1 << 14).max(first),
         _ => return Err(Refusal::input("how many steps? give either steps or doubling").into()),
     };
-    let arithmetic = match exact {
-        true => Arithmetic::Exact { grid: grid.unwrap_or_else(|| footprint.grid()) },
-        false => Arithmetic::Idealized,
+    let arithmetic = if exact {
+        Arithmetic::Exact { grid: grid.unwrap_or_else(|| footprint.grid()) }
+    } else {
+        Arithmetic::Idealized
     };
     let choice = Choice { method, memory, dimension, budget, arithmetic };
     let (form, request, report) = watched(py, |watch| {

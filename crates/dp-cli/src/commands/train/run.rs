@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use dp_ftrl::data::Examples;
-use dp_ftrl::train::{Aim, CyclicSampling, FinishedEpoch, ModelFile, NoiseFloor, Place, Privacy, Trainer, Training};
+use dp_ftrl::train::{
+    Aim, CyclicSampling, FinishedEpoch, ModelFile, NoiseFloor, Place, Privacy, Trainer, Training,
+};
 use dp_mechanisms::accountant::sampling::{CyclicPoisson, SampledPlan};
 use dp_mechanisms::budget::Kind;
 use dp_mechanisms::{Participation, Plan, Relation, Seed, StateFile};

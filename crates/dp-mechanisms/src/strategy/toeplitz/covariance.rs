@@ -87,7 +87,7 @@ impl Recursion {
     ///
     /// **Complexity** O(1) for each pair and column.
     pub(super) fn norms(&mut self, factor: f64, rows: &[f64], margin: f64, norms: &mut [f64]) {
-        Arch::new().dispatch(Norms { lanes: &mut self.lanes, factor, rows, margin, norms });
+        Arch::new().dispatch(Norms { lanes: &mut self.lanes, factor, rows, margin, columns: norms });
     }
 }
 
@@ -98,7 +98,7 @@ struct Norms<'a> {
     factor: f64,
     rows: &'a [f64],
     margin: f64,
-    norms: &'a mut [f64],
+    columns: &'a mut [f64],
 }
 
 impl WithSimd for Norms<'_> {
@@ -110,8 +110,8 @@ impl WithSimd for Norms<'_> {
     )]
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
-        let Self { lanes, factor, rows, margin, norms } = self;
-        for (norm, row) in norms.iter_mut().zip(rows).rev() {
+        let Self { lanes, factor, rows, margin, columns } = self;
+        for (norm, row) in columns.iter_mut().zip(rows).rev() {
             let energy = row * row;
             let mut total = [0.0; LANES];
             for [decays, weights, sums] in &mut *lanes {
@@ -123,7 +123,7 @@ impl WithSimd for Norms<'_> {
             *norm = factor * energy + total.iter().sum::<f64>();
         }
         // Side by side. What the root rounds down is far within the margin.
-        norms.iter_mut().for_each(|norm| *norm = (*norm * margin).sqrt());
+        columns.iter_mut().for_each(|norm| *norm = (*norm * margin).sqrt());
     }
 }
 
