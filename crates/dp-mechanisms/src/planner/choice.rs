@@ -23,6 +23,9 @@ const CONTENT: f64 = 0.005;
 /// Below this many seconds the order in which strategies are tried does not matter.
 const INSTANT: f64 = 0.05;
 
+/// How many seconds [`best`] lets the fit of a dense strategy take, by [`Method::effort`] and not by a clock.
+const PATIENCE: f64 = 2.0;
+
 impl Plan {
     /// The main door: the strategy of least error for a problem and what one person can change, with the noise that the
     /// budget demands, in exact integers on the footprint's [grid](Footprint::grid).
@@ -80,7 +83,8 @@ pub fn best_within(
 /// that the proof behind the footprint does not cover are left out, and so are those that cannot be measured on live data in
 /// exact integers. Where steps times coordinates exceed
 /// [`COMFORTABLE_MEMORY`], so are those whose filter remembers every step. Where somebody takes part repeatedly in more than
-/// 512 steps, only Toeplitz strategies remain: any other needs the Gram matrix of C for its sensitivity. Strategies are
+/// 512 steps, only Toeplitz strategies remain: any other needs the Gram matrix of C for its sensitivity; and where a dense strategy would
+/// take more than some seconds, as under repetition from about 190 steps on, it is left to those who ask for it by name. Strategies are
 /// tried in the order of what they cost to build, until one is within half a percent of the lower bound.
 ///
 /// The choice depends on nothing but the arguments: a release that is continued on a slower machine has it again.
@@ -118,6 +122,8 @@ pub fn best_watched(
             steps <= method.practical_limit(participation)
                 && (comfortable || !method.remembers_every_step())
                 && (quick || method.is_toeplitz())
+                && !(matches!(method, Method::Optimal | Method::Structured)
+                    && method.effort(&problem) > PATIENCE)
         })
         .collect();
     let cost = |method: &Method| method.effort(&problem).max(INSTANT);

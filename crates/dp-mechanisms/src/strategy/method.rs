@@ -165,8 +165,8 @@ impl Method {
         // Where there is no closed form, tables of all steps.
         let leaps = only(|workload| matches!(workload.recurrence(), Recurrence::First { .. }));
         let tables = if leaps { 0.0 } else { 2e-7 * steps * statistics };
-        // The banded program takes some hundred products where the single one takes a handful of decompositions.
-        let program = if single { 0.7 } else { 10.0 };
+        // Several participations take some hundred evaluations of the program over all bands, where one takes a handful of decompositions.
+        let program = if single { 0.7 } else { 300.0 };
         match self {
             Self::Identity | Self::Output => 5e-9 * steps * statistics,
             Self::BinaryTree => 1e-8 * steps * statistics,
