@@ -90,8 +90,9 @@ impl Comb {
     /// [`Comb::multiply`] compute it.
     ///
     /// With `|ω|`, `|θ|` and `1 + ζ x^w` in place of ω, θ and `1 - ζ x^w` c has a majorant, and no coefficient is wrong by more than
-    /// `4 n/w + 2^13` rounding errors of the majorant's: powers of θ ≥ ½ lose no more than as many units as their logarithm is
-    /// long, and are 0 below `e^{-745}`; those of a smaller θ lose less than a few units of the first one, all together.
+    /// `4 n/w + min(2^13, 4n + 64)` rounding errors of the majorant's: powers of θ ≥ ½ lose no more than as many units as there are
+    /// products since the last refreshed one and as their logarithm is long, and are 0 below `e^{-745}`; those of a smaller θ lose less than a few
+    /// units of the first one, all together.
     ///
     /// # Errors
     /// As [`Rational::inverse`].
@@ -100,7 +101,7 @@ impl Comb {
             let terms = rational.theta().iter().zip(rational.omega());
             1.0 + terms.map(|(theta, omega)| omega.abs() * geometric(theta.abs(), n)).sum::<f64>()
         };
-        let operations = 4.0 * (n / self.width) as f64 + 8192.0;
+        let operations = 4.0 * (n / self.width) as f64 + (4.0 * n as f64 + 64.0).min(8192.0);
         let both =
             sum(rational) * self.absolute_sum() * sum(&rational.inverse()?) * self.inverse().absolute_sum();
         // Twice, for the poles of the inverse are rounded.
