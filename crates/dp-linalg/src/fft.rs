@@ -19,7 +19,7 @@ pub use num_complex::Complex64;
 use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
 
 pub use negacyclic::NegacyclicKernel;
-pub use powers::{BoundedProduct, Factor, cyclic_product_of_powers, cyclic_size};
+pub use powers::{BoundedProduct, Factor, HARDLY_MOVING, cyclic_product_of_powers, cyclic_size};
 
 use crate::buffers::forget;
 use crate::{Error, Result};

@@ -17,7 +17,8 @@ pub struct Factor<'a> {
 pub struct BoundedProduct {
     /// The computed cyclic convolution; position `j` stands at `j mod values.len()`.
     pub values: Vec<f64>,
-    /// A bound of the Euclidean distance between `values` and the exact cyclic convolution of the given entries.
+    /// A bound of the Euclidean distance between `values` and the exact cyclic convolution of the given entries, but for a
+    /// relative 1e-15 of each value.
     pub error: f64,
 }
 
@@ -29,6 +30,9 @@ const NEGLIGIBLE: f64 = 80.0;
 
 /// A factor with so much of its mass at position 0 is treated as 1 and a small change.
 const MOSTLY_RESTING: f64 = 0.99;
+
+/// Where `Σ k (1 - f_0)` is at most this, [`cyclic_product_of_powers`] errs by a fraction of what moves only.
+pub const HARDLY_MOVING: f64 = 1.0;
 
 /// The size of the transform that [`cyclic_product_of_powers`] uses for at least `length` positions.
 pub fn cyclic_size(length: usize) -> usize {
@@ -51,10 +55,17 @@ pub fn cyclic_size(length: usize) -> usize {
 /// that are left out are below `e^-80`, and the inverse transform errs by `γ` of what it returns. Divided by √N (Parseval)
 /// and added up, that is [`BoundedProduct::error`].
 ///
-/// A factor that holds `f_0 ≥ 0.99` at position 0 is `1 + G` with `G = F - f_0 + (f_0 - 1)`, where F is the transform of all but f_0. That
-/// transform errs by `γ` of the norm of what moves alone. With `r ≥ 1 - f_0` and at least the mass that moves, |G| ≤ 2r; G is added up to `4ur`,
-/// and where several entries share position 0, f_0 to u for each. `k ln(1 + G)`, of size at most `4kr`, is accurate to `24ukr`, the
-/// cancellation in its real part included, and so is its exponential relative to itself; `|1 + G|^k` is bounded by the largest that was computed.
+/// A factor with an entry `f_0 ≥ 0.99` at position 0 is `1 + G` with `G = F + (f_0 - 1)`, where F is the transform of all other entries.
+/// That transform errs by `γ` of the norm of what moves alone. With `r ≥ 1 - f_0` and at least the mass that moves, |G| ≤ 2r; G is added
+/// up to `4ur`. `k ln(1 + G)`, of size at most `4kr`, is accurate to `24ukr`, the cancellation in its real part included, and so is
+/// its exponential relative to itself; `|1 + G|^k` is bounded by the largest that was computed. Where m entries meet at a position, they
+/// are added up with `(m - 1) u`, which is added to `γ`.
+///
+/// Where all factors are like that and `Σ k (1 - f_0) ≤ 1`, the product is `R e^S` with `R = Π f_0^k`, the part that rests, and
+/// `S = Σ k ln(1 + V)`, `V = F/f_0`, and only `R (e^S - 1)` is transformed back, so that nothing errs by a fraction of what rests. Here
+/// `|V| ≤ 0.02`, each logarithm is accurate to `6u|V|` and of size at most `1.1 |V|`, m of them are added up with as many roundings, and
+/// `e^S - 1` is accurate to `9u |S| max(1, e^{Re S})`. Since R and `|R e^S|` are at most 1 but for rounding, `R (e^S - 1)` is accurate to
+/// `(20 + 2m) u Σ k |V|`, beside that of R relative to itself; and V over √N has the norm of what moves over f_0 (Parseval).
 ///
 /// **Complexity** O(m N log N) for m factors, whatever the powers.
 ///
@@ -77,40 +88,61 @@ pub fn cyclic_product_of_powers(factors: &[Factor<'_>], length: usize) -> Result
     let mut scratch = Scratch::default();
     scratch.reserve(&plan);
     let mut spectrum = vec![Complex64::ZERO; plan.spectrum_size()];
-    let mut product = vec![Complex64::ONE; plan.spectrum_size()];
+    // What rests in every factor, where that is nearly everything of each; its power is then taken apart.
+    let largest_at_rest: Vec<Option<usize>> = factors.iter().map(|factor| resting(factor, size)).collect();
+    let moves: f64 = factors
+        .iter()
+        .zip(&largest_at_rest)
+        .map(|(factor, rest)| {
+            rest.map_or(f64::INFINITY, |at| factor.power as f64 * (1.0 - factor.entries[at].1))
+        })
+        .sum();
+    let apart = moves <= HARDLY_MOVING;
+    // The product of the powers, or the sum of their logarithms without what rests.
+    let mut product = vec![if apart { Complex64::ZERO } else { Complex64::ONE }; plan.spectrum_size()];
+    let mut log_rest = 0.0;
     // Σ k γ ‖f‖₂, the sum of the powers, and the logarithm of the factor (1 + ρ)^k.
     let (mut transforms, mut powers, mut growth, mut dropped) = (0.0, 0.0, 0.0, 0.0);
-    for factor in factors {
+    let mut meeting = vec![0_u32; size];
+    for (factor, &at_rest) in factors.iter().zip(&largest_at_rest) {
         let real = &mut scratch.real[..size];
         real.fill(0.0);
+        meeting.fill(0);
         for (index, &(position, value)) in factor.entries.iter().enumerate() {
             if !value.is_finite() {
                 return Err(Error::NonFinite { what: "entry of a factor", index, value });
             }
-            real[position.rem_euclid(size.cast_signed() as i64) as usize] += value;
+            // What stands at position 0 has a constant transform, which is exact.
+            if at_rest != Some(index) {
+                let position = position.rem_euclid(size.cast_signed() as i64) as usize;
+                real[position] += value;
+                meeting[position] += 1;
+            }
         }
-        // What stands at position 0 has a constant transform, which is exact.
-        let resting = (real[0] >= MOSTLY_RESTING).then(|| std::mem::take(&mut real[0]));
+        let most = meeting.iter().copied().max().unwrap_or(0);
+        let gamma = gamma + UNIT * f64::from(most.saturating_sub(1));
         let norm = real.iter().map(|value| value * value).sum::<f64>().sqrt();
         plan.forward(real, &mut spectrum, &mut scratch.work[..plan.work_size()]);
         let times = factor.power as f64;
         let smallest = (-2.0 * NEGLIGIBLE / times.max(1.0)).exp();
-        if let Some(resting) = resting {
+        if let Some(resting) = at_rest.map(|index| factor.entries[index].1) {
+            if apart {
+                for (out, value) in product.iter_mut().zip(&spectrum) {
+                    *out += times * ln_1p(value / resting);
+                }
+                log_rest += times * resting.ln();
+                transforms += times * (gamma + (20.0 + 2.0 * factors.len() as f64) * UNIT) * norm / resting;
+                continue;
+            }
             let total: f64 = factor.entries.iter().map(|(_, value)| value).sum();
             let moving = (total - resting).max(1.0 - resting).max(0.0) + UNIT * factor.entries.len() as f64;
-            // Several entries at position 0 were added up with a rounding each.
-            let at_rest = factor
-                .entries
-                .iter()
-                .filter(|(position, _)| position.rem_euclid(size.cast_signed() as i64) == 0);
-            let collisions = at_rest.count().saturating_sub(1) as f64;
             let mut largest = 0.0_f64;
             for (out, value) in product.iter_mut().zip(&spectrum) {
                 let power = times * ln_1p(Complex64::new(value.re + (resting - 1.0), value.im));
                 largest = largest.max(power.re);
                 *out *= if power.re < -NEGLIGIBLE { Complex64::ZERO } else { power.exp() };
             }
-            transforms += times * (gamma * norm + UNIT * (4.0 * moving + collisions));
+            transforms += times * (gamma * norm + 4.0 * UNIT * moving);
             powers += 8.0 * times * moving + 4.0;
             growth += largest + times * 16.0 * UNIT * moving;
             dropped += (-NEGLIGIBLE).exp();
@@ -127,13 +159,40 @@ pub fn cyclic_product_of_powers(factors: &[Factor<'_>], length: usize) -> Result
         growth += times * 0.5 * (largest * (1.0 + 4.0 * UNIT)).ln();
         dropped += (-NEGLIGIBLE).exp();
     }
+    let rest = log_rest.exp();
+    if apart {
+        for value in &mut product {
+            growth = f64::max(growth, log_rest + value.re);
+            *value = rest * exp_m1(*value);
+        }
+        // What rests is off by roundings of its logarithm, and so are all that are multiplied by it.
+        powers = 1.0 + log_rest.abs();
+        growth += 1e-9;
+    }
     // The other half of the spectrum mirrors this one.
     let norm = (2.0 * product.iter().map(Complex64::norm_sqr).sum::<f64>() / size as f64).sqrt();
     let mut values = vec![0.0; size];
     plan.inverse(&mut product, &mut values, &mut scratch.work[..plan.work_size()]);
+    if apart {
+        values[0] += rest;
+    }
     let arithmetic = 3.0 * UNIT * (powers + factors.len() as f64 + 2.0) + gamma;
     let error = (transforms + dropped) * growth.exp() + arithmetic * norm;
     Ok(BoundedProduct { values, error: error * (1.0 + 1e-6) })
+}
+
+/// The largest entry at position 0 of a factor, if the factor is nearly all there.
+fn resting(factor: &Factor<'_>, size: usize) -> Option<usize> {
+    let here = factor.entries.iter().enumerate().filter(|(_, (position, value))| {
+        *value >= MOSTLY_RESTING && position.rem_euclid(size.cast_signed() as i64) == 0
+    });
+    here.max_by(|(_, one), (_, other)| one.1.total_cmp(&other.1)).map(|(index, _)| index)
+}
+
+/// `e^value - 1`.
+fn exp_m1(value: Complex64) -> Complex64 {
+    let half = (0.5 * value.im).sin();
+    Complex64::new(value.re.exp_m1() * value.im.cos() - 2.0 * half * half, value.re.exp() * value.im.sin())
 }
 
 /// `ln(1 + value)` for values below 1/2 in size, accurate to some units in the last place of the value.
@@ -191,6 +250,38 @@ mod tests {
             mass *= (power as f64 - hits as f64) / (hits as f64 + 1.0) * rate / (1.0 - rate);
         }
         let distance = product.values.iter().zip(&exact).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt();
+        assert!(distance <= product.error, "{distance} {}", product.error);
+    }
+
+    #[test]
+    fn what_hardly_moves_errs_by_a_fraction_of_what_moves() {
+        // Steps of two kinds, both positions met by something that rests; what moves at all is a hundred-thousandth.
+        let (rate, other): (f64, f64) = (2_f64.powi(-40), 2_f64.powi(-30));
+        let one = [(0, 1.0 - rate), (3, rate)];
+        let two = [(0, 1.0 - other), (64, other / 2.0), (5, other / 2.0)];
+        let (many, some) = (1_u64 << 20, 1_u64 << 13);
+        let factors = [Factor { entries: &one, power: many }, Factor { entries: &two, power: some }];
+        let product = cyclic_product_of_powers(&factors, 64).unwrap();
+        assert!(product.error < 1e-18, "{}", product.error);
+        // Binomial probabilities of each kind; half of the second one's steps end where they began.
+        let binomial = |times: u64, rest: f64, moved: f64| {
+            let mut mass = (times as f64 * (rest - 1.0).ln_1p()).exp();
+            let mut masses = vec![mass];
+            for hits in 0..5_u64 {
+                mass *= (times - hits) as f64 / (hits + 1) as f64 * moved / rest;
+                masses.push(mass);
+            }
+            masses
+        };
+        let mut exact = vec![0.0; product.values.len()];
+        for (first, a) in binomial(many, 1.0 - rate, rate).into_iter().enumerate() {
+            for (second, b) in binomial(some, 1.0 - other / 2.0, other / 2.0).into_iter().enumerate() {
+                exact[3 * first + 5 * second] += a * b;
+            }
+        }
+        // Each value has a last rounding of its own, and the expected ones have theirs.
+        let beyond = |(a, b): (&f64, &f64)| ((a - b).abs() - 4e-15 * b).max(0.0).powi(2);
+        let distance = product.values.iter().zip(&exact).map(beyond).sum::<f64>().sqrt();
         assert!(distance <= product.error, "{distance} {}", product.error);
     }
 
