@@ -32,7 +32,7 @@ use dp_linalg::fft::{Factor, cyclic_product_of_powers};
 use super::lattice::Lattice;
 use crate::error::{Error, Result};
 
-/// The relative accuracy of the mass of a step on the lattice.
+/// The relative accuracy of the mass of a step on the lattice, with room for a rounding of each mass of the product.
 const MASS_ERROR: f64 = 4e-12;
 
 /// Lattice points that the window holds on either side of the loss that is asked for.

@@ -78,6 +78,8 @@ pub(super) struct Resolution {
     /// No cell whose loss is at most `near` is wider than this, unless the unit is.
     pub(super) widest: f64,
     pub(super) near: f64,
+    /// No cell is wider than this share of its loss, unless the unit is.
+    pub(super) share: f64,
     pub(super) tilt: f64,
     /// `ln E e^{θ·loss}` of this pair.
     pub(super) log_moment: f64,
@@ -94,7 +96,7 @@ pub(super) const WIDEST: f64 = 0.25;
 impl Resolution {
     fn steps(&self, log_density: f64, loss: f64) -> i64 {
         let widest = if loss.abs() <= self.near { self.widest } else { WIDEST };
-        let width = (self.scale * (-log_density / 3.0).exp()).min(widest);
+        let width = (self.scale * (-log_density / 3.0).exp()).min(widest).min(self.share * loss.abs());
         ((width / self.unit).floor() as i64).max(1)
     }
 }

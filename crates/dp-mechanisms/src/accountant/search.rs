@@ -22,7 +22,7 @@ const ROUGH: f64 = 2e-2;
 const ATTEMPTS: usize = 9;
 
 /// `-ln` of the error that a window may cause, beside what it is an error of, to begin with.
-const OUTSIDE: f64 = 13.0;
+pub(super) const OUTSIDE: f64 = 13.0;
 
 /// Parts of the saddle's tilt that are tried where the transform would be long.
 pub(super) const TILTS: [f64; 9] = [0.8, 0.65, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02];
@@ -35,6 +35,9 @@ const SHORT: f64 = 4096.0;
 
 /// How far below the rate of Gaussian losses, in logarithms, the rates of bounds are looked for.
 const RATES: f64 = 6.0;
+
+/// How far below it they are looked for where a few losses are far larger than the deviation.
+const LOWEST_RATES: f64 = 36.0;
 
 /// About the relative error of a transform for each step that is composed.
 const TRANSFORM_ERROR: f64 = 5e-14;
@@ -376,6 +379,15 @@ impl<'a> Pilot<'a> {
         }
     }
 
+    /// How wide a cell around ε may be where all of the error of a single step is in it: δ falls like `e^{-slope·ε}` there.
+    pub(super) fn widest(&self, tolerance: f64) -> f64 {
+        let (epsilon, slope) = match self.question {
+            Question::Epsilon(delta) => (self.guess.max(1e-3), -delta.ln() / self.guess.max(1e-3)),
+            Question::Delta(epsilon) => (epsilon, -self.guess.ln() / epsilon),
+        };
+        (8.0 * tolerance * epsilon / (1.0 + slope.max(self.tilt))).sqrt().min(WIDEST)
+    }
+
     /// Samples of the same steps as points for [`lattice_for`].
     pub(super) fn points(&self, samples: &[Vec<Sample>]) -> Vec<Point> {
         let mut points = Vec::new();
@@ -410,16 +422,11 @@ impl<'a> Pilot<'a> {
 
     /// Both answers on one lattice, the lower one only if it is asked for, and how large the errors of the upper one are.
     fn on_lattice(&self, scale: f64, unit: f64, with_lower: bool) -> Result<(Bracket, f64)> {
-        // A single step has all of its error in the cell around ε, where δ falls like e^{-slope·ε}.
-        let slope = match self.question {
-            Question::Epsilon(delta) => self.tilt.max(-delta.ln() / self.guess.max(1e-3)),
-            Question::Delta(epsilon) => self.tilt.max(-self.guess.ln() / epsilon),
-        };
         let epsilon = match self.question {
             Question::Epsilon(_) => self.guess.max(1e-3),
             Question::Delta(epsilon) => epsilon,
         };
-        let widest = (8.0 * TOLERANCE * epsilon / (1.0 + slope)).sqrt().min(WIDEST);
+        let widest = self.widest(TOLERANCE);
         let cells = self
             .parts
             .iter()
@@ -431,6 +438,7 @@ impl<'a> Pilot<'a> {
                     scale,
                     widest,
                     near: 3.0 * epsilon,
+                    share: f64::INFINITY,
                     tilt: self.tilt,
                     log_moment,
                     tail: self.tail,
@@ -524,12 +532,19 @@ pub(super) fn chernoff(
 ) -> (f64, f64) {
     let [log_moment, mean, variance] = cumulants(theta);
     let start = ((2.0 * needed).sqrt() / variance.sqrt().max(1e-9 * mean.abs()).max(1e-12)).ln();
+    let too_low = |log_rate: f64| {
+        let rate = log_rate.exp();
+        let [value, slope, _] = cumulants(theta + sign * rate);
+        sign * rate * slope < value - log_moment + outside
+    };
     let (mut low, mut high) = (start - RATES, start + 2.0);
+    // A few losses that are far larger than the deviation have rates far below those of Gaussian ones.
+    while low > start - LOWEST_RATES && !too_low(low) {
+        (low, high) = (low - RATES, low);
+    }
     while high - low > 0.1 {
         let middle = f64::midpoint(low, high);
-        let rate = middle.exp();
-        let [value, slope, _] = cumulants(theta + sign * rate);
-        if sign * rate * slope < value - log_moment + outside { low = middle } else { high = middle }
+        if too_low(middle) { low = middle } else { high = middle }
     }
     let rate = f64::midpoint(low, high).exp();
     (rate, (cumulants(theta + sign * rate)[0] - log_moment) / rate)

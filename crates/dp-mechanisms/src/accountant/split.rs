@@ -24,13 +24,17 @@
 //! Between lattice points δ_B is linear in e^ε. Below its window it is at most the chord to `δ_B(-∞) ≤ 1`, and at least the
 //! mass less e^ε times the mass under Q; above the window it is at most what it is at its end. Its errors by wrapping are at most
 //! `3 e^{-c}` of its scale everywhere. Because `T ≤ e^{K_B(θ)}` (Chernoff), what wraps around the coarse lattice changes the sum by at
-//! most `2 e^{K_B(θ) - c}`, and what its transform did by at most the distance that is bounded there, times `‖T‖₂`.
+//! most `2 e^{K_B(θ) - c}`, and what its transform did by at most the distance that is bounded there, times `‖T‖₂`. Where at most one
+//! step is in the rest on average, that distance is a fraction of how many are ([`dp_linalg::fft::cyclic_product_of_powers`]), which
+//! keeps it small beside a δ that no tilt makes larger: tails of rare losses fall like powers.
+
+use dp_linalg::fft::HARDLY_MOVING;
 
 use super::Bracket;
 use super::compose::{Composition, Curve, LARGEST, Side, Tilt, Tilted};
 use super::lattice::Lattice;
 use super::pair::{Direction, Resolution, Sample, Split, WIDEST};
-use super::search::{ACCEPTED, Pilot, Question, TILTS, TOLERANCE, chernoff, lattice_for, moments};
+use super::search::{ACCEPTED, OUTSIDE, Pilot, Question, TILTS, TOLERANCE, chernoff, lattice_for, moments};
 use crate::error::Result;
 
 /// How often both lattices are made finer.
@@ -45,8 +49,11 @@ const MISSING: f64 = 1e-6;
 /// A coarse lattice point costs as much as this many fine ones: each is looked at for every ε that is tried.
 const COARSE_COST: f64 = 16.0;
 
-/// The logarithm of the smallest sum that the transform of the rest is accurate beside.
-const SMALLEST_SUM: f64 = -18.0;
+/// About the error of the transform of the rest, for each root of a lattice point and as much as moves.
+const TRANSFORM_ERROR: f64 = 1.5e-14;
+
+/// How large it may be beside δ for the sake of a cheap choice.
+const LARGEST_SHARE: f64 = 1e-4;
 
 /// Thresholds between bell and rest that are tried, each half of the one before, from the ε that is asked for.
 const THRESHOLDS: i32 = 14;
@@ -169,6 +176,8 @@ fn bell_delta(curve: &Curve, epsilon: f64, side: Side) -> f64 {
 #[derive(Debug, Clone, Copy)]
 struct Choice {
     threshold: f64,
+    /// How wide cells may be beside their losses, whose tails fall like powers where no tilt shows what counts.
+    share: f64,
     scales: [f64; 2],
     units: [f64; 2],
     bells: [Tilt; 2],
@@ -178,7 +187,8 @@ struct Choice {
 impl Pilot<'_> {
     /// Upper and lower answers that agree, or as far as two lattices go, better than `known`; `None` where the losses have no bell.
     pub(super) fn on_two_lattices(&self, known: Option<Bracket>) -> Option<Bracket> {
-        let mut pilot = self.clone();
+        // One lattice may have asked for windows that are longer than two need.
+        let mut pilot = Self { outside: OUTSIDE, ..self.clone() };
         let mut best: Option<Bracket> = None;
         // The finest tolerance that was reached, and the next one.
         let (mut reached, mut tolerance) = (f64::INFINITY, 0.3 * TOLERANCE);
@@ -213,10 +223,11 @@ impl Pilot<'_> {
         best
     }
 
-    /// The bell and the rest of the samples of every step, for a threshold, and the share of the rest.
-    fn parted(&self, threshold: f64) -> (Vec<Vec<Sample>>, Vec<Vec<Sample>>, f64) {
-        let (mut bells, mut rests, mut largest) = (Vec::new(), Vec::new(), 0.0_f64);
-        for ((pair, _), samples) in self.parts.iter().zip(&self.samples) {
+    /// The bell and the rest of the samples of every step, for a threshold, the largest share of the rest in a step, and how many steps
+    /// are in the rest on average.
+    fn parted(&self, threshold: f64) -> (Vec<Vec<Sample>>, Vec<Vec<Sample>>, f64, f64) {
+        let (mut bells, mut rests, mut largest, mut moving) = (Vec::new(), Vec::new(), 0.0_f64, 0.0);
+        for ((pair, times), samples) in self.parts.iter().zip(&self.samples) {
             if !pair.has_bell() {
                 bells.push(samples.clone());
                 rests.push(Vec::new());
@@ -238,18 +249,22 @@ impl Pilot<'_> {
             let atom = Sample { loss: 0.0, log_mass: (-outside).ln_1p(), spacing: 0.0 };
             rests.push(rest.iter().map(centred).chain([atom]).collect());
             largest = largest.max(outside);
+            moving += *times as f64 * outside;
         }
-        (bells, rests, largest)
+        (bells, rests, largest, moving)
     }
 
-    /// The tilt, threshold and units with the shortest transforms.
+    /// The tilt, threshold and units with the shortest transforms among those whose errors are small beside δ, or else with the
+    /// smallest errors.
     fn choose(&self, tolerance: f64) -> Option<Choice> {
         let (epsilon, log_delta) = self.point();
         let allowed = self.allowed(tolerance, epsilon);
-        let mut best: Option<(Choice, f64)> = None;
+        // Where one rare loss decides, the cell around ε has all of the error.
+        let widest = self.widest(tolerance);
+        let mut best: Option<(Choice, (f64, f64))> = None;
         for power in 0..THRESHOLDS {
             let threshold = epsilon * 0.5_f64.powi(power);
-            let (bells, rests, outside) = self.parted(threshold);
+            let (bells, rests, outside, moving) = self.parted(threshold);
             if outside > OUTSIDE_OF_BELLS
                 || bells.iter().any(Vec::is_empty)
                 || rests.iter().all(Vec::is_empty)
@@ -259,7 +274,7 @@ impl Pilot<'_> {
             let (fine_scale, fine) = lattice_for(&self.points(&bells), 0.5 * allowed, WIDEST);
             let fine = self.divided(fine);
             let (coarse_scale, coarse) =
-                lattice_for(&self.points(&rests), 0.5 * allowed, threshold.min(WIDEST));
+                lattice_for(&self.points(&rests), 0.5 * allowed, threshold.min(widest));
             let needed = self.outside + 2.0 - log_delta.max(-40.0);
             let window = |samples: &[Vec<Sample>], theta: f64| {
                 let cumulants = |theta: f64| self.cumulants_of(samples, theta);
@@ -272,23 +287,25 @@ impl Pilot<'_> {
             for part in [1.0].into_iter().chain(TILTS) {
                 let theta = part * self.tilt;
                 let log_sum = log_delta + theta * epsilon - self.cumulants(theta)[0];
-                if log_sum < SMALLEST_SUM && part > TILTS[TILTS.len() - 1] {
-                    continue;
-                }
                 let ((bell, bell_length), (rest, rest_length)) =
                     (window(&bells, theta), window(&rests, theta));
                 let lengths = [bell_length.max(own_length) / fine, rest_length / coarse];
                 let cost = lengths[0] + COARSE_COST * lengths[1];
                 let fits = cost.is_finite() && lengths.iter().all(|length| *length < 0.9 * LARGEST as f64);
-                if fits && best.is_none_or(|(_, least)| cost < least) {
+                // What rests has no part in the errors where hardly anything moves.
+                let moved = if moving <= HARDLY_MOVING { moving } else { 1.0 + moving };
+                let share = TRANSFORM_ERROR * moved * lengths[1].sqrt() * (-log_sum).exp();
+                let rank = (share.max(LARGEST_SHARE), cost);
+                if fits && best.is_none_or(|(_, least)| rank < least) {
                     let choice = Choice {
                         threshold,
+                        share: tolerance.sqrt(),
                         scales: [fine_scale, coarse_scale],
                         units: [fine, coarse],
                         bells: [bell, own],
                         rest,
                     };
-                    best = Some((choice, cost));
+                    best = Some((choice, rank));
                 }
             }
         }
@@ -315,6 +332,7 @@ impl Pilot<'_> {
             scale: choice.scales[part],
             widest: WIDEST,
             near: 0.0,
+            share: choice.share,
             tilt: self.tilt,
             log_moment: 0.0,
             tail: self.tail,
