@@ -81,6 +81,7 @@ impl Table<'_> {
         self.strategies(&mut lines)?;
         self.noise(&mut lines)?;
         self.calibration(&mut lines)?;
+        self.sampled(&mut lines)?;
         Ok(lines)
     }
 
@@ -122,6 +123,17 @@ impl Table<'_> {
 
     fn noise(&self, lines: &mut Vec<[String; 3]>) -> Result<()> {
         let jax = self.jax()?;
+        // Records from before vectors of this length were measured have no such row.
+        let work = "5 buffers, d = 100000000";
+        if let (Ok(step), Ok(sampling)) =
+            (self.time(work, OURS, "f32"), self.time(work, OURS, "plain sampling"))
+        {
+            lines.push([
+                "a step of noise, 5 buffers, d = 10^8".to_owned(),
+                format!("{step} (f32)"),
+                format!("nobody else; plain sampling by this library takes {sampling}"),
+            ]);
+        }
         for (work, name) in [
             ("5 buffers, d = 1000000", "a step of noise, 5 buffers, d = 10^6"),
             ("32 bands, d = 100000", "a step of noise, 32 bands, d = 10^5"),
@@ -197,6 +209,37 @@ impl Table<'_> {
             "σ for (ε, δ), δ down to 1e-30".to_owned(),
             quality(OURS)?,
             format!("{}; {}", accounting?, opendp?),
+        ]);
+        Ok(())
+    }
+
+    /// ε of sampled steps, and strategies and noise for them.
+    fn sampled(&self, lines: &mut Vec<[String; 3]>) -> Result<()> {
+        let work = "noise 1, rate 0.01, 1000 steps, δ = 1e-5";
+        let excess = |who: &str| -> Result<String> {
+            let row = self.row(work, who, "")?;
+            let share = row.quality.with_context(|| format!("a row without its excess: {row}"))?;
+            Ok(format!(
+                "{}, {} % above what is proved from below",
+                self.time(work, who, "")?,
+                three_digits(share * 100.0)
+            ))
+        };
+        lines.push([
+            "ε of 1000 sampled steps".to_owned(),
+            excess(OURS)?,
+            format!("{}: {}", self.row(work, "dp-accounting", "")?.who, excess("dp-accounting")?),
+        ]);
+        let work = "16 bands, n = 1024, rate 0.25";
+        let deviation = |who: &str| -> Result<String> {
+            let row = self.row(work, who, "")?;
+            let deviation = row.quality.with_context(|| format!("a row without its deviation: {row}"))?;
+            Ok(format!("{}, deviation {deviation:.2}", self.time(work, who, "")?))
+        };
+        lines.push([
+            "16 bands and their noise, amplified by sampling, n = 1024".to_owned(),
+            deviation(OURS)?,
+            format!("{}: {}", self.row(work, "jax-privacy", "")?.who, deviation("jax-privacy")?),
         ]);
         Ok(())
     }
