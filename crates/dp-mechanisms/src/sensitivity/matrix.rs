@@ -275,14 +275,20 @@ fn heaviest_set(weights: &[f64], times: usize, separation: usize) -> f64 {
     best[weights.len()]
 }
 
-/// `best[i][m]`: the largest total of at most m admissible indices among the first i.
-fn best_of_prefixes(weights: &[f64], times: usize, separation: usize) -> Vec<Vec<f64>> {
-    let mut best = vec![vec![0.0_f64; times + 1]; weights.len() + 1];
-    for (i, weight) in weights.iter().enumerate() {
-        let before = (i + 1).saturating_sub(separation);
-        for m in 1..=times {
-            let taken = best[before][m - 1] + weight;
-            best[i + 1][m] = best[i][m].max(taken);
+/// For every m up to `times` the largest total of at most m admissible indices.
+///
+/// **Complexity** O(n · times), and `separation · times` values of memory.
+fn best_by_count<'a>(weights: impl Iterator<Item = &'a f64>, times: usize, separation: usize) -> Vec<f64> {
+    // What was best among the first i indices, for the last `separation` values of i.
+    let width = times + 1;
+    let mut ring = vec![0.0_f64; separation * width];
+    let mut best = vec![0.0_f64; width];
+    for (i, weight) in weights.enumerate() {
+        let newest = i % separation * width;
+        ring[newest..newest + width].copy_from_slice(&best);
+        let oldest = (i + 1) % separation * width;
+        for m in (1..width).rev() {
+            best[m] = best[m].max(ring[oldest + m - 1] + weight);
         }
     }
     best
@@ -291,11 +297,9 @@ fn best_of_prefixes(weights: &[f64], times: usize, separation: usize) -> Vec<Vec
 /// The same, over the sets that contain `index`.
 fn heaviest_set_containing(weights: &[f64], index: usize, times: usize, separation: usize) -> f64 {
     let left = &weights[..(index + 1).saturating_sub(separation)];
-    let right: Vec<f64> =
-        weights.get(index + separation..).unwrap_or_default().iter().rev().copied().collect();
-    let left = best_of_prefixes(left, times - 1, separation);
-    let right = best_of_prefixes(&right, times - 1, separation);
-    let (left, right) = (&left[left.len() - 1], &right[right.len() - 1]);
+    let right = weights.get(index + separation..).unwrap_or_default();
+    let left = best_by_count(left.iter(), times - 1, separation);
+    let right = best_by_count(right.iter().rev(), times - 1, separation);
     let others = (0..times).map(|m| left[m] + right[times - 1 - m]).fold(0.0, f64::max);
     weights[index] + others
 }

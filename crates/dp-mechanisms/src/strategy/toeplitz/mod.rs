@@ -21,13 +21,14 @@ mod shape;
 mod spectral;
 
 use std::borrow::Cow;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use dp_linalg::rational::Rational;
 use dp_linalg::series;
 use dp_linalg::toeplitz::BlockKernel;
 use ndarray::Array2;
 
+use super::optimal::of_normalized_columns;
 use super::{
     Coefficients, Factorization, Measurement, NoiseFilter, RowNorms, Strategy, check_materializable,
 };
@@ -94,12 +95,17 @@ pub struct ToeplitzStrategy {
     residual: f64,
     /// The spectrum of the inverse, made by the first stream and shared by all.
     kernel: OnceLock<Arc<BlockKernel>>,
-    curves: Curves,
+    known: Arc<Mutex<Known>>,
 }
 
-/// The interpolated row norms that were computed already, by workload, shared by all readings of a strategy: each takes dozens of
-/// transforms of the whole horizon, and a plan asks for the same ones several times.
-type Curves = Arc<Mutex<Vec<(Workload, RowNorms)>>>;
+/// What was computed already and takes long, shared by all readings of a strategy, for a plan asks for the same several times.
+#[derive(Debug, Default)]
+struct Known {
+    /// Interpolated row norms by workload: dozens of transforms of the whole horizon.
+    rows: Vec<(Workload, RowNorms)>,
+    /// Sensitivities by way of a Gram matrix.
+    sensitivities: Vec<(Participation, Sensitivity)>,
+}
 
 impl ToeplitzStrategy {
     /// `C = T`.
@@ -114,8 +120,8 @@ impl ToeplitzStrategy {
     fn new(name: &'static str, workload: &Workload, steps: usize, shape: Shape) -> Result<Self> {
         check_count("steps", steps)?;
         let residual = applied::residual(&shape.core(), name, workload, steps)?;
-        let (workload, kernel, curves) = (workload.clone(), OnceLock::new(), Curves::default());
-        Ok(Self { name, workload, steps, shape, residual, kernel, curves })
+        let (workload, kernel, known) = (workload.clone(), OnceLock::new(), Arc::default());
+        Ok(Self { name, workload, steps, shape, residual, kernel, known })
     }
 
     /// [`Self::new`] with tables.
@@ -263,7 +269,7 @@ impl ToeplitzStrategy {
             shape: Shape::of_coefficients(saved, steps)?,
             residual: saved.number("residual")?,
             kernel: OnceLock::new(),
-            curves: Curves::default(),
+            known: Arc::default(),
         })
     }
 
@@ -292,7 +298,18 @@ impl ToeplitzStrategy {
         if self.steps > sensitivity::DENSE_LIMIT {
             return Ok(Sensitivity::upper_bound(sensitivity::triangle_bound(times, longest)));
         }
-        sensitivity::dense(self.strategy_matrix()?.view(), participation)
+        if let Some((_, computed)) = self.known().sensitivities.iter().find(|(of, _)| *of == participation) {
+            return Ok(*computed);
+        }
+        let computed = sensitivity::dense(self.strategy_matrix()?.view(), participation)?;
+        // Two machines must arrive at the same, whatever the last bits of a dense product are.
+        let computed = of_normalized_columns(computed, times);
+        self.known().sensitivities.push((participation, computed));
+        Ok(computed)
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A squared sensitivity of the coefficients, with what the applied inverse may add to it.
@@ -405,14 +422,13 @@ impl Strategy for ToeplitzStrategy {
     }
 
     fn row_norms(&self) -> Result<RowNorms> {
-        let curves = || self.curves.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, known)) = curves().iter().find(|(workload, _)| *workload == self.workload) {
-            return Ok(known.clone());
+        if let Some((_, rows)) = self.known().rows.iter().find(|(workload, _)| *workload == self.workload) {
+            return Ok(rows.clone());
         }
         let rows = self.compute_row_norms()?;
         // What is exact is a table, too long to keep, or a closed form, too quick to.
         if !rows.is_exact() {
-            curves().push((self.workload.clone(), rows.clone()));
+            self.known().rows.push((self.workload.clone(), rows.clone()));
         }
         Ok(rows)
     }
