@@ -183,6 +183,12 @@ impl Problem {
         self.participation.times_within(self.steps)
     }
 
+    /// Whether one person can take part up to the end: `times · separation ≥ n`. Then little is lost where no two columns of one
+    /// person meet.
+    pub(crate) fn fills_horizon(&self) -> bool {
+        self.times().saturating_mul(self.participation.separation()) >= self.steps
+    }
+
     /// The squared norms of the rows of every statistic's decoder `A_i C⁻¹`, in the order of the statistics.
     ///
     /// # Errors

@@ -167,6 +167,9 @@ impl Method {
         let tables = if leaps { 0.0 } else { 2e-7 * steps * statistics };
         // Several participations take some hundred evaluations of the program over all bands, where one takes a handful of decompositions.
         let program = if single { 0.7 } else { 300.0 };
+        // The dense program at up to 256 steps, and a Gram matrix where columns meet.
+        let gram = if problem.fills_horizon() { 0.0 } else { 4e-11 * steps.min(4096.0).powi(3) };
+        let repeated = if single { 0.0 } else { (2e-2 * steps).min(1.0) + gram };
         match self {
             Self::Identity | Self::Output => 5e-9 * steps * statistics,
             Self::BinaryTree => 1e-8 * steps * statistics,
@@ -180,7 +183,7 @@ impl Method {
             Self::Banded => 0.1 * statistics + 1.5e-7 * steps * statistics,
             Self::NormalizedSqrt => 2e-6 * steps * statistics,
             Self::OptimalToeplitz => 4e-6 * steps * statistics,
-            Self::ScaledSqrt => (1.4e-5 * steps).min(0.3) * statistics + 2e-6 * steps * statistics,
+            Self::ScaledSqrt => (1.4e-5 * steps).min(0.3) * statistics + 2e-6 * steps * statistics + repeated,
             Self::Optimal => program * (steps / 1024.0).powi(3),
             Self::Structured => (program + 0.3) * (steps / 1024.0).powi(3),
         }

@@ -18,6 +18,7 @@ pub mod identity;
 mod method;
 pub mod optimal;
 pub mod optimal_toeplitz;
+mod repeated;
 mod row_norms;
 pub mod scaled;
 pub mod scaled_blt;

@@ -5,15 +5,17 @@
 //! 1 by construction, so the fit can cost accuracy but never privacy. For the count this comes within 0.2% of
 //! the dense optimum at n = 1024, with two multiplications more per step than the square root.
 //!
-//! Under repeated participation the core has as many bands as the participations are apart, so that columns which can
-//! meet in one person are orthogonal, and D2 gives the columns norms that fall from one block of b steps to the next,
+//! Under repeated participation that can fill the horizon the core has as many bands as the participations are apart, so that columns
+//! which can meet in one person are orthogonal, and D2 gives the columns norms that fall from one block of b steps to the next,
 //! `ln s = q1 τ + q2 τ²` at the middle τ of the block. One person has at most one step in a block: `Δ²` is the sum of the
-//! largest `times` values of `s²`, exactly, for any horizon.
+//! largest `times` values of `s²`, exactly, for any horizon. Rows then know their place in the block. Where participations cannot fill the
+//! horizon, columns that meet are better, up to 4096 steps (the module `repeated`).
 
 use dp_linalg::minimize::{self, Options};
 use rayon::prelude::*;
 
 use super::optimal_toeplitz::minimize_coefficients;
+use super::repeated::repeated;
 use super::toeplitz::{Core, Readout, Scaling, ToeplitzStrategy, root_coefficients, root_core};
 use super::{Progress, Watch, least, tell};
 use crate::error::Result;
@@ -24,7 +26,7 @@ use crate::workload::{Recurrence, Workload};
 pub type Parameters = [f64; 6];
 
 /// Parameters without cubic terms.
-fn quadratic(parameters: &[f64]) -> Parameters {
+pub(super) fn quadratic(parameters: &[f64]) -> Parameters {
     [parameters[0], parameters[1], parameters[2], parameters[3], 0.0, 0.0]
 }
 
@@ -46,7 +48,11 @@ const ALL_COLUMNS: usize = 256;
 
 /// The longest horizon at which a scaling for several participations is fitted. The norms of the columns of B jump from
 /// block to block, so that all of them are summed.
-const REPEATED_LIMIT: usize = 1 << 10;
+const REPEATED_LIMIT: usize = 1 << 9;
+
+/// Up to this many steps the whole square root is a candidate also where bands keep the columns of one person apart; beyond, its
+/// Gram matrix takes long, and it never wins.
+const WHOLE_LIMIT: usize = 1 << 9;
 
 /// The diagonal of D1 for the given parameters.
 pub fn row_scaling(parameters: &Parameters, steps: usize) -> Vec<f64> {
@@ -80,38 +86,47 @@ pub fn normalized_sqrt(problem: &Problem) -> Result<ToeplitzStrategy> {
 }
 
 /// The square root with fitted row scaling and normalized columns. For several participations with the best banded core and
-/// fitted rows and column norms, or the whole square root with a bounded sensitivity where that is better.
+/// fitted rows and column norms, or with columns that meet, or the whole square root with a bounded sensitivity where that is better.
 ///
 /// # Complexity
-/// A few dozen evaluations of about `min(n, 256) · n` operations for the fit; for several participations some dozen of
-/// O(n log n) for the core as well.
+/// A few dozen evaluations of about `min(n, 256) · n` operations for the fit. For several participations some dozen of
+/// O(n log n) for the core as well and some hundred of the dense program at up to 256 steps; where they do not fill the horizon
+/// (`times · separation < n`), up to 4096 steps, O(n³) for a Gram matrix.
 ///
 /// # Errors
 /// Weights whose series has no square root, or a watch that stops the fit.
 pub fn scaled_sqrt(problem: &Problem, watch: &mut Watch<'_>) -> Result<ToeplitzStrategy> {
+    let (steps, separation) = (problem.steps(), problem.participation().separation());
+    if problem.times() <= 1 {
+        return whole(problem, watch);
+    }
+    // Far beyond the band its coefficients do not depend on the horizon.
+    let length = steps.min(FIT_LIMIT.max(FEWEST_BANDS * separation));
+    let fitted = minimize_coefficients(&problem.with_steps(length), separation, watch)?;
+    let mut root = root_coefficients(problem.statistics(), steps)?;
+    root.truncate(separation);
+    let banded = with_band(problem, fitted, watch)?;
+    // The best band without scaling is not always the best one with it.
+    let mut candidates = vec![banded.clone(), with_band(problem, root, watch)?];
+    candidates.extend(repeated("scaled-sqrt", problem, watch)?);
+    if !problem.fills_horizon() || steps <= WHOLE_LIMIT {
+        candidates.push(whole(problem, watch)?);
+    }
+    Ok(least(candidates, problem)?.unwrap_or(banded))
+}
+
+/// The whole square root with fitted rows, and columns of norm 1.
+fn whole(problem: &Problem, watch: &mut Watch<'_>) -> Result<ToeplitzStrategy> {
     let (workload, steps) = (problem.workload(), problem.steps());
     let core = root_core(problem.statistics(), steps)?;
-    let parameters = match shortened(problem.statistics(), steps)? {
+    let parameters = match shortened(problem.statistics(), steps, fit_limit(problem.statistics()))? {
         Some(short) => {
             let limit = fit_limit(&short);
             fit(&short, limit, &root_core(&short, limit)?, watch)?
         }
         None => fit(problem.statistics(), steps, &core, watch)?,
     };
-    let rows = row_scaling(&parameters, steps);
-    let whole = ToeplitzStrategy::normalized("scaled-sqrt", workload, steps, core, rows)?;
-    if problem.times() <= 1 {
-        return Ok(whole);
-    }
-    let separation = problem.participation().separation();
-    let mut root = root_coefficients(problem.statistics(), steps)?;
-    root.truncate(separation);
-    // Far beyond the band its coefficients do not depend on the horizon.
-    let length = steps.min(FIT_LIMIT.max(FEWEST_BANDS * separation));
-    let fitted = minimize_coefficients(&problem.with_steps(length), separation, watch)?;
-    // The best band without scaling is not always the best one with it.
-    let candidates = [with_band(problem, fitted, watch)?, with_band(problem, root, watch)?, whole.clone()];
-    Ok(least(candidates, problem)?.unwrap_or(whole))
+    ToeplitzStrategy::normalized("scaled-sqrt", workload, steps, core, row_scaling(&parameters, steps))
 }
 
 /// The longest horizon at which parameters are fitted to these statistics.
@@ -120,10 +135,13 @@ fn fit_limit(statistics: &[Statistic]) -> usize {
     if convolved { CONVOLVED_LIMIT } else { FIT_LIMIT }
 }
 
-/// The statistics of a horizon beyond [`fit_limit`] at that limit, with windows that are as long in comparison; nothing
+/// The statistics of a horizon beyond a limit at that limit, with windows that are as long in comparison; nothing
 /// where there is no window, or where so little would be left of one that its first steps are as good.
-fn shortened(statistics: &[Statistic], steps: usize) -> Result<Option<Vec<Statistic>>> {
-    let limit = fit_limit(statistics);
+pub(super) fn shortened(
+    statistics: &[Statistic],
+    steps: usize,
+    limit: usize,
+) -> Result<Option<Vec<Statistic>>> {
     let short = |width: usize| (width as f64 * (limit as f64 / steps as f64)).round() as usize;
     let windows = statistics.iter().filter_map(|one| match one.workload().recurrence() {
         Recurrence::Window { width } => Some(short(width.min(steps))),
@@ -150,10 +168,12 @@ fn with_band(problem: &Problem, band: Vec<f64>, watch: &mut Watch<'_>) -> Result
     let bands = (separation * length).div_ceil(steps);
     let core = Core::Banded(band[..bands].to_vec());
     let coefficients = core.coefficients(length)?;
+    let rows_of = |parameters: &[f64], steps: usize, block: usize| {
+        block_rows(parameters, [parameters[4], parameters[5], 0.0, 0.0], steps, block)
+    };
     let candidate = |parameters: &[f64]| {
-        let (rows, lengths) = parameters.split_at(4);
-        let lengths = block_lengths(lengths, length, bands);
-        let rows = row_scaling(&quadratic(rows), length);
+        let lengths = block_lengths(&parameters[6..], length, bands);
+        let rows = rows_of(parameters, length, bands);
         let usable = rows.iter().chain(&lengths).all(|value| *value > 0.0 && value.is_finite());
         usable.then(|| {
             let scaling = Scaling::normalizing_above(ALL_COLUMNS, &coefficients, rows).with_lengths(&lengths);
@@ -162,14 +182,27 @@ fn with_band(problem: &Problem, band: Vec<f64>, watch: &mut Watch<'_>) -> Result
     };
     let inverse = core.inverse(length)?;
     let parameters =
-        minimize_error(problem.statistics(), &inverse, &all_columns(length), vec![0.0; 6], candidate, watch)?;
-    let rows = row_scaling(&quadratic(&parameters), steps);
-    let lengths = block_lengths(&parameters[4..], steps, separation);
+        minimize_error(problem.statistics(), &inverse, &all_columns(length), vec![0.0; 8], candidate, watch)?;
+    let rows = rows_of(&parameters, steps, separation);
+    let lengths = block_lengths(&parameters[6..], steps, separation);
     ToeplitzStrategy::of_lengths("scaled-sqrt", workload, steps, Core::Banded(band), rows, lengths)
 }
 
+/// Rows with four parameters of the whole horizon, and four of the place `v = (i + ½)/b` in a block of b steps: where the norms of
+/// columns fall, at the beginning of a block, rows fall as well. `ln d = … + r1 ln v + r2 ln² v + r3 ln(1-v) + r4 ln²(1-v)`.
+pub(super) fn block_rows(whole: &[f64], in_block: [f64; 4], steps: usize, block: usize) -> Vec<f64> {
+    let mut rows = row_scaling(&quadratic(whole), steps);
+    for (step, row) in rows.iter_mut().enumerate() {
+        let place = ((step % block) as f64 + 0.5) / block as f64;
+        let (early, late) = (place.ln(), (1.0 - place).ln());
+        let [r1, r2, r3, r4] = in_block;
+        *row *= (early * (r1 + r2 * early) + late * (r3 + r4 * late)).exp();
+    }
+    rows
+}
+
 /// Column norms `e^{q1 τ + q2 τ²}`, constant within blocks of the given length.
-fn block_lengths(parameters: &[f64], steps: usize, block: usize) -> Vec<f64> {
+pub(super) fn block_lengths(parameters: &[f64], steps: usize, block: usize) -> Vec<f64> {
     (0..steps)
         .map(|j| {
             let time = ((j / block) as f64 + 0.5) * block as f64 / steps as f64;

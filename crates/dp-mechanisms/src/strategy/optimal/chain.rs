@@ -16,11 +16,11 @@ const NEGLIGIBLE: f64 = -36.0;
 
 /// The sets of at most `times` steps, any two at least `separation` apart, in matrices of few bands.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Chains {
-    pub(super) times: usize,
-    pub(super) separation: usize,
+pub(in crate::strategy) struct Chains {
+    pub(in crate::strategy) times: usize,
+    pub(in crate::strategy) separation: usize,
     /// Columns that are so far apart do not overlap.
-    pub(super) bands: usize,
+    pub(in crate::strategy) bands: usize,
 }
 
 /// The smooth maximum, and its slope in every entry of the matrix.

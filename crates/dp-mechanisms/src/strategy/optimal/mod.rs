@@ -16,6 +16,9 @@ mod program;
 mod regular;
 mod walk;
 
+pub(super) use chain::Chains;
+pub(super) use overlapping::{LogError, log_error};
+
 use std::sync::Arc;
 
 use dp_linalg::{dense, norms};
@@ -28,9 +31,9 @@ use super::coefficients::{packed_triangle, unpacked_triangle};
 use super::toeplitz::root_coefficients;
 use super::{
     Coefficients, Factorization, Measurement, NoiseFilter, RowNorms, Strategy, Watch, check_materializable,
-    scaled, unwatched,
+    repeated, scaled, unwatched,
 };
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::problem::{Metric, Problem};
 use crate::sensitivity::{self, Participation, Sensitivity};
 use crate::workload::Workload;
@@ -110,7 +113,7 @@ impl Optimal {
     ///
     /// # Complexity
     /// A handful of eigendecompositions. For several participations some hundred evaluations of both programs, each two to
-    /// five products of n×n matrices, and a few dozen eigendecompositions; about ten seconds for 512 steps.
+    /// five products of n×n matrices, and a few dozen eigendecompositions; about half a minute for 512 steps.
     ///
     /// # Errors
     /// As [`Optimal::for_objective`].
@@ -135,9 +138,12 @@ impl Optimal {
         let mut eigendecompositions = single.certificate.eigendecompositions;
         let mut candidates = Vec::new();
         if steps <= overlapping::LIMIT {
-            let starts = (apart.strategy.view(), start.as_slice());
-            let solution = overlapping::solve(target.view(), starts, problem, watch)?;
             let bands = overlapping::bands(problem);
+            let near = if bands < steps { Some(apart.strategy.clone()) } else { nearby(problem, watch)? };
+            let from = near.as_ref().map_or(overlapping::Start::Coefficients(&start), |near| {
+                overlapping::Start::Strategy(near.view())
+            });
+            let solution = overlapping::solve(target.view(), from, problem, watch)?;
             if times <= walk::LONGEST {
                 let gram = dense::gram(solution.strategy.view()) / times as f64;
                 let chains = chain::Chains { times, separation, bands };
@@ -148,7 +154,7 @@ impl Optimal {
             }
             candidates.push((solution, bands));
         }
-        if steps > overlapping::LIMIT || times > walk::LONGEST || times.saturating_mul(separation) >= steps {
+        if steps > overlapping::LIMIT || times > walk::LONGEST || problem.fills_horizon() {
             let weighted = weighted(&apart.row_weights);
             let strategy = apart.strategy.view();
             let (bound, used) = regular::lower_bound(weighted.view(), strategy, participation, watch)?;
@@ -320,6 +326,19 @@ fn repeated_start(problem: &Problem) -> Vec<f64> {
     match root_coefficients(problem.statistics(), problem.steps()) {
         Ok(root) if root.iter().all(|coefficient| coefficient.is_finite()) => root,
         _ => identity,
+    }
+}
+
+/// A matrix close to the optimum over all bands, where there is one: a scaled Toeplitz core.
+///
+/// # Errors
+/// A watch that stops the fit.
+fn nearby(problem: &Problem, watch: &mut Watch<'_>) -> Result<Option<Array2<f64>>> {
+    match repeated::repeated("optimal", problem, watch) {
+        Ok(Some(strategy)) => Ok(Some(strategy.materialize()?.strategy)),
+        Err(Error::Interrupted) => Err(Error::Interrupted),
+        // Weights without a square root, or too few steps.
+        Ok(None) | Err(_) => Ok(None),
     }
 }
 

@@ -35,12 +35,15 @@ const CHAIN_LIMIT: usize = 1 << 22;
 pub(super) fn bands(problem: &Problem) -> usize {
     let (steps, times) = (problem.steps(), problem.times());
     let separation = problem.participation().separation();
-    let fills = times.saturating_mul(separation) >= steps;
-    if fills || times * steps * steps > CHAIN_LIMIT { steps.min(2 * separation) } else { steps }
+    if problem.fills_horizon() || times * steps * steps > CHAIN_LIMIT {
+        steps.min(2 * separation)
+    } else {
+        steps
+    }
 }
 
-/// Minimizes the problem's metric under at least two participations. The start is a strategy whose columns are kept apart; where
-/// all bands are used that is too far away, and the coefficients of a Toeplitz strategy are the start.
+/// Minimizes the problem's metric under at least two participations, from a strategy: one whose columns are kept apart, or, where
+/// all bands are used and that would be too far away, one that is near or the coefficients of a Toeplitz strategy.
 ///
 /// # Complexity
 /// Some three hundred evaluations, each five products of n×n matrices and the chains; more for the largest row.
@@ -49,7 +52,7 @@ pub(super) fn bands(problem: &Problem) -> usize {
 /// What the numeric core refuses, or a watch that stops the program.
 pub(super) fn solve(
     workload: ArrayView2<'_, f64>,
-    (apart, coefficients): (ArrayView2<'_, f64>, &[f64]),
+    start: Start<'_>,
     problem: &Problem,
     watch: &mut Watch<'_>,
 ) -> Result<Solution> {
@@ -58,18 +61,18 @@ pub(super) fn solve(
     let (bands, times) = (bands(problem), problem.times());
     let chains = Chains { times, separation: problem.participation().separation(), bands };
     let program = Program { workload, chains };
-    let everywhere = bands == problem.steps();
-    let mut point: Vec<f64> = if everywhere {
-        program.start(coefficients)
-    } else {
-        let scale = apart[[0, 0]].abs();
-        program.entries().map(|place| apart[place] / scale).collect()
+    let mut point: Vec<f64> = match start {
+        Start::Coefficients(coefficients) => program.start(coefficients),
+        Start::Strategy(near) => {
+            let scale = near[[0, 0]].abs();
+            program.entries().map(|place| near[place] / scale).collect()
+        }
     };
     let mut gradient = vec![0.0; point.len()];
     let exponents = metric.power_means();
     let (first, last) = (exponents[0], exponents[exponents.len() - 1]);
     let rising = exponents.iter().map(|exponent| (STAGES[2], *exponent));
-    let soft = if everywhere { &STAGES[..2] } else { &STAGES[1..2] };
+    let soft = if matches!(start, Start::Coefficients(_)) { &STAGES[..2] } else { &STAGES[1..2] };
     let stages = soft.iter().map(|stage| (*stage, first)).chain(rising).chain([(STAGES[3], last)]);
     for ((sharpness, iterations), exponent) in stages {
         let objective = |point: &[f64], gradient: &mut [f64]| -> Result<f64> {
@@ -85,6 +88,15 @@ pub(super) fn solve(
     // Rounded so that the scaled columns stay below.
     strategy *= (times as f64 / heaviest).sqrt() * (1.0 - 4.0 * f64::EPSILON);
     Ok(Solution { strategy, row_weights: &weights / weights.sum() })
+}
+
+/// Where the program begins.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Start<'a> {
+    /// The coefficients of a Toeplitz strategy.
+    Coefficients(&'a [f64]),
+    /// A lower-triangular matrix.
+    Strategy(ArrayView2<'a, f64>),
 }
 
 struct Program<'a> {
@@ -124,29 +136,52 @@ impl Program<'_> {
         sharpness: f64,
         gradient: &mut [f64],
     ) -> Result<(f64, Array1<f64>)> {
-        let strategy = self.unpack(point);
-        let inverse = dense::inverse_lower(strategy.view())?;
-        let mut decoder = dense::matmul(self.workload, inverse.view());
-        let rows = norms::row_squared_norms(decoder.view());
-        let (mean, weights) = power_mean(&rows, exponent);
-        decoder *= &weights.mapv(f64::sqrt).insert_axis(Axis(1));
-        // d‖B‖² = -2 ⟨BᵀB C⁻ᵀ, dC⟩.
-        let error_slopes = dense::matmul(dense::gram(decoder.view()).view(), inverse.t());
-        // Sharpness is measured against `times` columns of mean length, whatever the scale of C.
-        let mut gram = dense::gram(strategy.view());
-        let per_column = self.chains.times as f64 / self.steps() as f64;
-        let scale = per_column * gram.diag().sum();
-        gram /= scale;
-        let Heaviest { value, mut slopes } = self.chains.heaviest(gram.view(), sharpness);
-        let along = (&slopes * &gram).sum();
-        slopes /= scale * value;
-        slopes.diag_mut().mapv_inplace(|slope| slope + per_column / scale * (1.0 - along / value));
-        let sensitivity_slopes = dense::matmul(strategy.view(), slopes.view());
+        let error = log_error(self.workload, self.unpack(point).view(), self.chains, (exponent, sharpness))?;
         for (place, slope) in self.entries().zip(&mut *gradient) {
-            *slope = 2.0 * (sensitivity_slopes[place] - error_slopes[place] / mean);
+            *slope = error.slopes[place];
         }
-        Ok(((scale * value).ln() + mean.ln(), weights))
+        Ok((error.value, error.row_weights))
     }
+}
+
+/// The logarithm of an error as a function of C.
+pub(in crate::strategy) struct LogError {
+    pub(in crate::strategy) value: f64,
+    /// Its slope in every entry of C; those above the diagonal mean nothing.
+    pub(in crate::strategy) slopes: Array2<f64>,
+    /// How much the squared norm of every row of B counts in it.
+    pub(in crate::strategy) row_weights: Array1<f64>,
+}
+
+/// `ln (Δ² · mean ‖b_t‖²)` with a power mean of the given exponent and a maximum over sets of the given sharpness.
+///
+/// # Errors
+/// What the numeric core refuses.
+pub(in crate::strategy) fn log_error(
+    workload: ArrayView2<'_, f64>,
+    strategy: ArrayView2<'_, f64>,
+    chains: Chains,
+    (exponent, sharpness): (i32, f64),
+) -> Result<LogError> {
+    let inverse = dense::inverse_lower(strategy)?;
+    let mut decoder = dense::matmul(workload, inverse.view());
+    let rows = norms::row_squared_norms(decoder.view());
+    let (mean, row_weights) = power_mean(&rows, exponent);
+    decoder *= &row_weights.mapv(f64::sqrt).insert_axis(Axis(1));
+    // d‖B‖² = -2 ⟨BᵀB C⁻ᵀ, dC⟩.
+    let error_slopes = dense::matmul(dense::gram(decoder.view()).view(), inverse.t());
+    // Sharpness is measured against `times` columns of mean length, whatever the scale of C.
+    let mut gram = dense::gram(strategy);
+    let per_column = chains.times as f64 / strategy.ncols() as f64;
+    let scale = per_column * gram.diag().sum();
+    gram /= scale;
+    let Heaviest { value, mut slopes } = chains.heaviest(gram.view(), sharpness);
+    let along = (&slopes * &gram).sum();
+    slopes /= scale * value;
+    slopes.diag_mut().mapv_inplace(|slope| slope + per_column / scale * (1.0 - along / value));
+    let sensitivity_slopes = dense::matmul(strategy, slopes.view());
+    let slopes = 2.0 * (sensitivity_slopes - error_slopes / mean);
+    Ok(LogError { value: (scale * value).ln() + mean.ln(), slopes, row_weights })
 }
 
 #[cfg(test)]
