@@ -8,7 +8,7 @@ use crate::budget::{Budget, Kind};
 use crate::error::{Error, Result};
 use crate::plan::{Plan, stated};
 use crate::problem::Problem;
-use crate::sensitivity::{Footprint, Participation};
+use crate::sensitivity::{Footprint, Participation, Term};
 use crate::strategy::{self, Method, Progress, Strategy, Watch, tell, unwatched};
 
 /// Up to this many values, [`best`] lets a strategy keep one for every step and coordinate.
@@ -83,7 +83,8 @@ pub fn best_within(
 /// that the proof behind the footprint does not cover are left out, and so are those that cannot be measured on live data in
 /// exact integers. Where steps times coordinates exceed
 /// [`COMFORTABLE_MEMORY`], so are those whose filter remembers every step. Where somebody takes part repeatedly in more than
-/// 512 steps, only Toeplitz strategies remain: any other needs the Gram matrix of C for its sensitivity; and where a dense strategy would
+/// 512 steps, only Toeplitz strategies remain, for any other needs the Gram matrix of C for its sensitivity, and `scaled-sqrt` where
+/// participations can fill the horizon: there the columns of one person do not meet. Where a dense strategy would
 /// take more than some seconds, as under repetition from about 190 steps on, it is left to those who ask for it by name. Strategies are
 /// tried in the order of what they cost to build, until one is within half a percent of the lower bound.
 ///
@@ -115,13 +116,21 @@ pub fn best_watched(
     let participation = main_participation(footprint);
     let single = problem.clone().with_participation(Participation::Single);
     let problem = single.clone().with_participation(participation);
+    // Bands as wide as the participations are apart need no Gram matrix for any that are at least as far apart.
+    let several = |term: &&Term| term.participation.times_within(steps) > 1;
+    let apart = problem.fills_horizon()
+        && footprint
+            .terms()
+            .iter()
+            .filter(several)
+            .all(|term| term.participation.separation() >= participation.separation());
     let mut methods: Vec<Method> = Method::ALL
         .iter()
         .copied()
         .filter(|method| {
             steps <= method.practical_limit(participation)
                 && (comfortable || !method.remembers_every_step())
-                && (quick || method.is_toeplitz())
+                && (quick || method.is_toeplitz() || (apart && *method == Method::ScaledSqrt))
                 && !(matches!(method, Method::Optimal | Method::Structured)
                     && method.effort(&problem) > PATIENCE)
         })
