@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::noise::{Side, UnitNoise};
 use crate::problem::Problem;
 use crate::sensitivity::{Participation, Sensitivity};
-use crate::workload::Workload;
+use crate::workload::{Recurrence, Workload};
 
 /// A tree whose nodes share what each column of C may hold in ℓ1.
 ///
@@ -34,13 +34,17 @@ use crate::workload::Workload;
 /// independent noise has n/2 and the binary tree, decoded in the same way, 351 over `2^10`. No family of nested intervals
 /// with any weights is below 101.8 there.
 ///
+/// A window well within its horizon takes the end of one block and the beginning of the next, and is served best by blocks of its own
+/// length with nothing measured above them: 65.2 for a width of 100 in `2^10` steps, where independent noise has 95.2, and 225
+/// for 1000 in `10^5`, where it has 995.
+///
 /// # Privacy
 /// `‖C[:,j]‖_1 = 1` by construction in whole numbers: what a node spends is taken from what is left to those below it. In ℓ2 the
 /// sensitivity is the largest sum of squares on the way to a leaf. Repeated participation adds up columns.
 ///
 /// # Complexity
-/// Noise: O(d) per step, a vector per level and one more (4 at `2^10` steps, 8 at `2^20`). Row norms: O(n) for count and average,
-/// O(n²) for other workloads, up to [`MATERIALIZE_LIMIT`](super::MATERIALIZE_LIMIT) steps. Fitting takes milliseconds at any
+/// Noise: O(d) per step, a vector per level and one more (4 at `2^10` steps, 8 at `2^20`). Row norms: O(n) for count and average, a
+/// few operations more for windows, O(n²) for other workloads, up to [`MATERIALIZE_LIMIT`](super::MATERIALIZE_LIMIT) steps. Fitting takes milliseconds at any
 /// length.
 ///
 /// # Example
@@ -63,9 +67,14 @@ pub struct WeightedTree {
 }
 
 impl WeightedTree {
-    /// The tree that is fitted to the prefix sums of the problem's steps.
+    /// The tree that is fitted to the prefix sums of the problem's steps, or to a window that lies well within them.
     pub fn new(problem: &Problem) -> Self {
-        Self { workload: problem.workload().clone(), shape: Arc::new(Shape::fitted(problem.steps())) }
+        let (workload, steps) = (problem.workload().clone(), problem.steps());
+        let shape = match workload.recurrence() {
+            Recurrence::Window { width } if 2 * width <= steps => Shape::for_windows(steps, width),
+            _ => Shape::fitted(steps),
+        };
+        Self { workload, shape: Arc::new(shape) }
     }
 
     fn filter(&self, dimension: usize, side: Side) -> FromBelow {
@@ -76,6 +85,34 @@ impl WeightedTree {
             sums: vec![0.0; self.shape.levels.len() * dimension],
             latest: vec![0.0; dimension],
         }
+    }
+
+    /// `‖b_t‖²` for a window: the variance of the difference of two prefixes.
+    ///
+    /// Above the highest level at which the two have different open nodes they add the same estimates. At that level the later one
+    /// adds those of the earlier one and more, among them the node that was open. Its estimate holds what the earlier prefix adds below
+    /// it, by the parts that are left of the children at each level on the way down.
+    fn window_row_norms(&self, width: usize) -> Vec<f64> {
+        let shape = &self.shape;
+        let (mut earlier, mut later) = (Prefix::new(shape), Prefix::new(shape));
+        let norm = |_| {
+            later.advance(shape);
+            if later.path.step() <= width {
+                return later.sums.iter().sum::<f64>() * UNIT;
+            }
+            earlier.advance(shape);
+            let index = |prefix: &Prefix, level: usize| prefix.path.step() / shape.levels[level].size;
+            let apart = |level: &usize| index(&earlier, *level) != index(&later, *level);
+            let highest = (0..shape.levels.len()).rev().find(apart).unwrap_or(0);
+            let mut sum = later.sums[highest] - earlier.sums[highest];
+            let mut kept = 1.0;
+            for level in (0..highest).rev() {
+                kept *= 1.0 - earlier.path.open(shape, level + 1).own;
+                sum += later.sums[level] + (1.0 - 2.0 * kept) * earlier.sums[level];
+            }
+            sum * UNIT
+        };
+        (0..shape.steps()).map(norm).collect()
     }
 
     /// The number of measurements.
@@ -100,6 +137,29 @@ impl WeightedTree {
             visit(step, &output);
         }
         Ok(())
+    }
+}
+
+/// The variance of estimates is counted in units of which this many are 1.
+const UNIT: f64 = BUDGET as f64 * BUDGET as f64;
+
+/// A prefix sum, and by level the variance of the estimates that it adds.
+struct Prefix {
+    path: Path,
+    sums: Vec<f64>,
+}
+
+impl Prefix {
+    fn new(shape: &Shape) -> Self {
+        Self { path: Path::new(shape), sums: vec![0.0; shape.levels.len()] }
+    }
+
+    fn advance(&mut self, shape: &Shape) {
+        for node in self.path.next(shape) {
+            self.sums[..node.level].fill(0.0);
+            self.sums[node.level] += node.variance;
+        }
+        self.path.advance(shape);
     }
 }
 
@@ -146,22 +206,19 @@ impl Strategy for WeightedTree {
 
     fn row_norms(&self) -> Result<RowNorms> {
         let steps = self.steps();
+        if let Recurrence::Window { width } = self.workload.recurrence() {
+            return Ok(RowNorms::exact(self.window_row_norms(width)));
+        }
         if !self.workload.is_prefix_sum() {
             let mut squared = Vec::with_capacity(steps);
             self.for_each_row(|_, row| squared.push(row.iter().map(|b| b * b).sum()))?;
             return Ok(RowNorms::exact(squared));
         }
-        let unit = f64::from(BUDGET);
-        let mut path = Path::new(&self.shape);
-        let mut sums = vec![0.0; self.shape.levels.len()];
+        let mut prefix = Prefix::new(&self.shape);
         let variances: Vec<f64> = (0..steps)
             .map(|_| {
-                for node in path.next(&self.shape) {
-                    sums[..node.level].fill(0.0);
-                    sums[node.level] += node.variance;
-                }
-                path.advance(&self.shape);
-                sums.iter().sum::<f64>() * (unit * unit)
+                prefix.advance(&self.shape);
+                prefix.sums.iter().sum::<f64>() * UNIT
             })
             .collect();
         Ok(RowNorms::exact(prefix_row_norms(&self.workload, steps, |t| variances[t - 1]).unwrap_or_default()))

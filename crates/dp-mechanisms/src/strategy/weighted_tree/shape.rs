@@ -17,7 +17,7 @@ pub(super) struct Level {
     /// The number of leaves below a node.
     pub(super) size: usize,
     /// For each node of a parent from left to right, the part of its budget that it spends on its own measurement. As many
-    /// as a parent has children; at the top as many as the horizon needs. Leaves spend all of it.
+    /// as a parent has children; at the top as many as the horizon needs, or none where nodes there are not measured. Leaves spend all of it.
     pub(super) fractions: Vec<f64>,
     /// For every budget that each child of a parent may have, the variance of the sum of all their estimates.
     spread: Vec<f64>,
@@ -49,38 +49,15 @@ impl Shape {
     /// # Complexity
     /// O(log n) numbers; about a hundred drafts of each some thousand operations, whatever the number of steps.
     pub(super) fn fitted(steps: usize) -> Self {
-        let mut best = Draft::new(steps, &[]);
-        for levels in 1..MOST_LEVELS {
-            let even = (steps as f64).powf(1.0 / (levels as f64 + 1.0)).round() as usize;
-            if even < 3 {
-                break;
-            }
-            let mut local = Draft::new(steps, &vec![even; levels]);
-            let mut improved = true;
-            while improved {
-                improved = false;
-                for level in 0..levels {
-                    for change in [even.div_ceil(4).cast_signed(), -even.div_ceil(4).cast_signed(), 1, -1] {
-                        let mut branching = local.branching.clone();
-                        branching[level] = branching[level].saturating_add_signed(change);
-                        if branching[level] < 2 {
-                            continue;
-                        }
-                        let draft = Draft::new(steps, &branching);
-                        if draft.error < local.error * (1.0 - 1e-6) {
-                            local = draft;
-                            improved = true;
-                        }
-                    }
-                }
-            }
-            if local.error < best.error {
-                best = local;
-            } else if levels > 2 {
-                break;
-            }
-        }
-        Self::new(steps, best)
+        Self::new(steps, Draft::fitted(steps, Ends::One))
+    }
+
+    /// The best shape for windows of a width that lies well within the horizon: blocks of about that width, side by side, of
+    /// which a window takes the end of one and the beginning of the next. Nothing above them is measured.
+    pub(super) fn for_windows(steps: usize, width: usize) -> Self {
+        let mut blocks = Draft::fitted(width, Ends::Both);
+        blocks.fractions.push(Vec::new());
+        Self::new(steps, blocks)
     }
 
     fn new(steps: usize, draft: Draft) -> Self {
@@ -186,6 +163,12 @@ impl Path {
         path
     }
 
+    /// The estimate of the open node of a level, once it is complete.
+    pub(super) fn open(&self, shape: &Shape, level: usize) -> Completed {
+        let (digit, budget) = self.open[level];
+        shape.complete(level, digit, budget)
+    }
+
     /// The number of steps taken.
     pub(super) fn step(&self) -> usize {
         self.step
@@ -251,18 +234,64 @@ struct Draft {
     error: f64,
 }
 
+/// What is read off a tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ends {
+    /// Sums from the first leaf on.
+    One,
+    /// Sums from the first leaf on, and up to the last one.
+    Both,
+}
+
 /// How often the fractions of all levels are adapted to each other.
 const ROUNDS: usize = 12;
 
 impl Draft {
+    /// The best that a descent over the numbers of children finds.
+    fn fitted(steps: usize, ends: Ends) -> Self {
+        let mut best = Self::new(steps, &[], ends);
+        for levels in 1..MOST_LEVELS {
+            let even = (steps as f64).powf(1.0 / (levels as f64 + 1.0)).round() as usize;
+            if even < 3 {
+                break;
+            }
+            let mut local = Self::new(steps, &vec![even; levels], ends);
+            let mut improved = true;
+            while improved {
+                improved = false;
+                for level in 0..levels {
+                    for change in [even.div_ceil(4).cast_signed(), -even.div_ceil(4).cast_signed(), 1, -1] {
+                        let mut branching = local.branching.clone();
+                        branching[level] = branching[level].saturating_add_signed(change);
+                        if branching[level] < 2 {
+                            continue;
+                        }
+                        let draft = Self::new(steps, &branching, ends);
+                        if draft.error < local.error * (1.0 - 1e-6) {
+                            local = draft;
+                            improved = true;
+                        }
+                    }
+                }
+            }
+            if local.error < best.error {
+                best = local;
+            } else if levels > 2 {
+                break;
+            }
+        }
+        best
+    }
+
     /// # Mathematics
     /// Let the subtree of a node with budget 1 have the variance V of its total and the sum I of the variances of all
     /// prefixes inside. With the fraction f spent on itself and S, W those of its children together,
     /// `V = 1/(f² + (1-f)²/S)` and `I = W/(1-f)²`. The node's estimate is in use for the r steps in which its later siblings
     /// are open, so the siblings together have `W = Σ (r V + I)` and `S = Σ V`, and the whole error is `W + S` at the
     /// top. Given how the error grows with S and W (found by going back down), every f has a problem of its own:
-    /// minimize `(r + S'/W')V + I`. Doing so for all levels in turn converges in a few rounds.
-    fn new(steps: usize, branching: &[usize]) -> Self {
+    /// minimize `(r + S'/W')V + I`. Doing so for all levels in turn converges in a few rounds. Where sums up to the last leaf are read
+    /// as well, W is that of both, and r the same for all siblings: the steps in which the others are open.
+    fn new(steps: usize, branching: &[usize], ends: Ends) -> Self {
         let sizes: Vec<usize> = std::iter::once(1)
             .chain(branching.iter().scan(1_usize, |size, children| {
                 *size = size.saturating_mul(*children);
@@ -280,8 +309,9 @@ impl Draft {
             let mut below = Vec::with_capacity(levels);
             for level in 0..levels {
                 let children = branching.get(level).copied().unwrap_or(top);
-                let end = if level + 1 == levels { steps } else { sizes[level] * children };
-                let siblings = Siblings { level, size: sizes[level], end, spread, inside };
+                let whole = sizes[level] * children;
+                let end = if level + 1 == levels && ends == Ends::One { steps } else { whole };
+                let siblings = Siblings { level, size: sizes[level], end, ends, spread, inside };
                 let own: Vec<f64> =
                     (0..children).map(|digit| siblings.best_fraction(digit, slopes[level])).collect();
                 (spread, inside) = siblings.together(&own);
@@ -309,6 +339,7 @@ struct Siblings {
     size: usize,
     /// The number of leaves of their parent.
     end: usize,
+    ends: Ends,
     /// What their own children have together, S and W.
     spread: f64,
     inside: f64,
@@ -317,7 +348,8 @@ struct Siblings {
 impl Siblings {
     /// The number of steps in which the estimate of a sibling is in use.
     fn uses(&self, digit: usize) -> f64 {
-        self.end.saturating_sub((digit + 1) * self.size) as f64
+        let before = if self.ends == Ends::Both { 0 } else { digit };
+        self.end.saturating_sub((before + 1) * self.size) as f64
     }
 
     /// V and I.

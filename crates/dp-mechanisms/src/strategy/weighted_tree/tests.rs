@@ -122,3 +122,29 @@ fn nothing_is_made_beyond_the_horizon() {
     }
     assert!(matches!(filter.next_into(&mut UnitRows, &mut out), Err(Error::HorizonReached { horizon: 5 })));
 }
+
+/// The closed form is the sum over the rows of the decoder, and blocks as long as the window are better than a tree over all steps.
+#[test]
+fn windows_have_trees_of_their_own() {
+    for (steps, width) in [(30, 2), (64, 5), (100, 20), (257, 40), (300, 150), (300, 200), (50, 60)] {
+        let problem = Problem::new(Workload::window(width).unwrap(), steps).unwrap();
+        let tree = WeightedTree::new(&problem);
+        let rows = tree.row_norms().unwrap();
+        let Factorization { decoder, strategy } = tree.materialize().unwrap();
+        for (t, row) in decoder.outer_iter().enumerate() {
+            let expected = row.dot(&row);
+            let norm = rows.at(t).unwrap();
+            assert!((norm / expected - 1.0).abs() < 1e-10, "{steps} {width} {t}: {norm} {expected}");
+        }
+        for column in strategy.columns() {
+            assert_eq!(column.iter().sum::<f64>(), 1.0, "{steps} {width}");
+        }
+        let whole = WeightedTree { workload: tree.workload.clone(), shape: Arc::new(Shape::fitted(steps)) };
+        let whole = whole.row_norms().unwrap().mean();
+        assert!(rows.mean() < 1.001 * whole, "{steps} {width}: {} {whole}", rows.mean());
+    }
+    // Independent noise has 1000 here.
+    let long = Problem::new(Workload::window(1000).unwrap(), 100_000).unwrap();
+    let error = WeightedTree::new(&long).row_norms().unwrap().mean();
+    assert!(error < 230.0, "{error}");
+}
