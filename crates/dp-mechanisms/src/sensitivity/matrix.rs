@@ -303,3 +303,29 @@ fn heaviest_set_containing(weights: &[f64], index: usize, times: usize, separati
     let others = (0..times).map(|m| left[m] + right[times - 1 - m]).fold(0.0, f64::max);
     weights[index] + others
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_heaviest_set_that_contains_an_index_is_the_best_of_all() {
+        let weights: Vec<f64> = (0..11).map(|index| f64::from(index * 7 % 11 + 1)).collect();
+        for separation in 1..=5 {
+            for times in 1..=4 {
+                for index in 0..weights.len() {
+                    let mut best = 0.0_f64;
+                    for set in 0_u32..1 << weights.len() {
+                        let members: Vec<usize> = (0..weights.len()).filter(|i| set >> i & 1 == 1).collect();
+                        let apart = members.windows(2).all(|pair| pair[1] - pair[0] >= separation);
+                        if apart && members.len() <= times && members.contains(&index) {
+                            best = best.max(members.iter().map(|i| weights[*i]).sum());
+                        }
+                    }
+                    let found = heaviest_set_containing(&weights, index, times, separation);
+                    assert_eq!(found, best, "{times}:{separation} with {index}");
+                }
+            }
+        }
+    }
+}
