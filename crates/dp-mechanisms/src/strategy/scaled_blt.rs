@@ -99,7 +99,7 @@ const TABLE_SPACING: f64 = 2.0;
 ///
 /// # Complexity
 /// Milliseconds for the roots; the rows are tabulated for count and average, and take a hundred evaluations of
-/// O(k²) at each of up to 2048 steps otherwise; for the largest error of longer momentum, whose memory does not grow with the horizon, of
+/// O(k²) at each of up to 2048 steps otherwise; for longer momentum, whose memory does not grow with the horizon, of
 /// O(k² log n) at each of some hundred rows. For several participations some hundred evaluations of about n² operations at up
 /// to 512 steps.
 ///
@@ -190,8 +190,8 @@ pub fn with_buffers(problem: &Problem, buffers: usize, watch: &mut Watch<'_>) ->
         (Some(one), Metric::Max) if one.is_count() => tabulated(COUNT_MAX, steps),
         (Some(one), Metric::Mse) if one.is_average() => tabulated(AVERAGE_MEAN, steps),
         // The memory of momentum has a length in steps, and not in shares of the horizon.
-        (Some(one), Metric::Max) if steps > FIT_LIMIT && has_constant_momentum(one) => {
-            fit_long(one, steps, &core, watch)?
+        (Some(one), metric) if steps > FIT_LIMIT && has_constant_momentum(one) => {
+            fit_long(one, steps, metric, &core, watch)?
         }
         _ => fit(&problem.with_steps(steps.min(FIT_LIMIT)), buffers, watch)?,
     };
@@ -288,17 +288,23 @@ fn has_constant_momentum(workload: &Workload) -> bool {
     matches!(workload.recurrence(), Recurrence::Second { .. }) && workload.constant_rate().is_some()
 }
 
-/// The parameters that make the largest error of momentum small at a long horizon, from a few hundred of its rows.
+/// The parameters that make the error of momentum small at a long horizon, from a few hundred of its rows.
 ///
 /// # Errors
 /// As [`fit`].
-fn fit_long(workload: &Workload, steps: usize, core: &Rational, watch: &mut Watch<'_>) -> Result<Parameters> {
+fn fit_long(
+    workload: &Workload,
+    steps: usize,
+    metric: Metric,
+    core: &Rational,
+    watch: &mut Watch<'_>,
+) -> Result<Parameters> {
     let inverse = core.inverse()?;
     let some = |parameters: &Parameters| {
         let log_row = |step: usize| scaled::log_row(parameters, step, steps);
         rough_row_norms(workload, core, &inverse, log_row, steps)
     };
-    minimize_power_means(steps, Metric::Max, some, watch)
+    minimize_power_means(steps, metric, some, watch)
 }
 
 /// The parameters that minimize the metric, given squared row norms by parameters and how many rows each of them stands for.
@@ -489,6 +495,17 @@ mod tests {
             let bound = crate::certificate::long_bound(&workload, steps, Metric::Max).unwrap().unwrap();
             let ratio = largest / bound;
             assert!((1.0..limit).contains(&ratio), "{beta} {steps}: {largest} {bound} {ratio}");
+        }
+    }
+
+    #[test]
+    fn the_mean_error_of_momentum_is_close_to_the_bound_at_every_length() {
+        for (beta, steps) in [(0.5, 3000), (0.9, 1 << 16), (0.99, 1 << 20), (0.9, 1 << 24)] {
+            let problem = problem(&Workload::momentum(beta, &[1.0]).unwrap(), steps);
+            let mean = problem.error(&built(&problem)).unwrap();
+            let bound = crate::certificate::long_bound(problem.workload(), steps, Metric::Mse).unwrap();
+            let ratio = mean / bound.unwrap();
+            assert!((1.0..1.006).contains(&ratio), "{beta} {steps}: {mean} {ratio}");
         }
     }
 
