@@ -243,8 +243,13 @@ fn sample_rows(workload: &Workload, steps: usize) -> Vec<usize> {
         rows.retain(|row| *row < 8 || *row + 8 >= steps || apart(row));
         rows.extend(around);
     }
-    // What the second kink has taken from the first.
-    rows.extend(window_kinks(workload, steps));
+    // What the second kink has taken from the first, and no row of either right beside the other: a spline would go on as steeply as a
+    // kink is left.
+    let kinks = window_kinks(workload, steps);
+    rows.retain(|row| {
+        *row < 8 || *row + 8 >= steps || kinks.iter().all(|kink| kink.abs_diff(*row) >= nearest)
+    });
+    rows.extend(kinks);
     rows.sort_unstable();
     rows.dedup();
     rows
@@ -282,6 +287,21 @@ mod tests {
             assert!(relative < 2e-3, "{text}: {relative}");
             for (row, (a, b)) in all.iter().zip(some.iter()).enumerate() {
                 assert!((a / b - 1.0).abs() < 2e-2, "{text} row {row}: {a} {b}");
+            }
+        }
+    }
+
+    /// A quarter of the horizon: what is a power of two away from one kink lies beside the other.
+    #[test]
+    fn no_row_stands_right_beside_a_kink() {
+        for (width, steps) in [(1 << 18, 1 << 20), (1 << 14, 1 << 18), (1000, 1 << 20), (3 << 18, 1 << 20)] {
+            let workload = Workload::window(width).unwrap();
+            let (rows, kinks) = (sample_rows(&workload, steps), [width - 1, steps - width]);
+            for kink in kinks {
+                assert!(rows.contains(&kink), "{width} {steps}");
+                let beside = |row: &&usize| **row != kink && row.abs_diff(kink) < steps >> RESOLUTION;
+                let beside = rows.iter().find(beside);
+                assert!(beside.is_none(), "{width} {steps}: {beside:?} beside {kink}");
             }
         }
     }
