@@ -47,8 +47,8 @@ const REACH: [f64; 2] = [6.0, 12.0];
 const LENGTH: f64 = 0.15;
 
 /// The best exponents c for the mean and for the largest error of the count.
-const MEAN_EXPONENT: f64 = 1.62;
-const MAX_EXPONENT: f64 = 0.87;
+pub(super) const MEAN_EXPONENT: f64 = 1.62;
+pub(super) const MAX_EXPONENT: f64 = 0.87;
 
 /// Exponents to choose from, where the best is not known.
 const EXPONENTS: [f64; 5] = [0.0, 0.4, MAX_EXPONENT, 1.3, MEAN_EXPONENT];
