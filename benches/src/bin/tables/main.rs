@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Parser;
-use dp_mechanisms::planner::{Report, Request, evaluate};
+use dp_mechanisms::planner::{self, Report, Request, evaluate};
 use dp_mechanisms::{Method, Metric, Problem, Workload};
 
 /// Print the tables of the crate page: the strategies for the count, `scaled-blt` over very long horizons, how far the planner's choice
@@ -27,6 +27,7 @@ struct Arguments {
 /// The horizons of the tables, as powers of two.
 const STRATEGY_HORIZONS: [u32; 4] = [10, 12, 16, 20];
 const GAP_HORIZONS: [u32; 3] = [10, 16, 20];
+const WINDOW_HORIZONS: [u32; 3] = [12, 16, 20];
 const QUICK_HORIZONS: [u32; 2] = [6, 8];
 
 /// The horizons of `scaled-blt`, which plans the longest as quickly as the others.
@@ -45,9 +46,12 @@ const WORKLOADS: [(&str, &str); 8] = [
     ("momentum 0.99", "momentum:0.99"),
 ];
 
+/// The strategies of the table of windows.
+const WINDOWED: [Method; 2] = [Method::ScaledSqrt, Method::ScaledBlt];
+
 /// Windows, by their share of the horizon.
 const SHARES: [(&str, f64); 7] = [
-    ("97/100 of the horizon", 0.97),
+    ("97/100", 0.97),
     ("7/10", 0.7),
     ("1/2", 0.5),
     ("1/4", 0.25),
@@ -66,7 +70,7 @@ fn main() -> Result<()> {
     println!();
     print!("{}", gaps(&arguments.horizons(&GAP_HORIZONS), time)?);
     println!();
-    print!("{}", windows(&arguments.horizons(&STRATEGY_HORIZONS), time)?);
+    print!("{}", windows(&arguments.horizons(&WINDOW_HORIZONS))?);
     println!();
     let expected: &[usize] = if arguments.quick { &[64] } else { &unknown::EXPECTED };
     print!("{}", unknown::table(expected, arguments.up_to)?);
@@ -166,20 +170,29 @@ fn gaps(powers: &[u32], time: Duration) -> Result<String> {
     Ok(table("workload", &columns.iter().map(title).collect::<Vec<_>>(), &rows))
 }
 
-/// How far the planner's choice is above what nothing can beat for a window of a share of the horizon.
-fn windows(powers: &[u32], time: Duration) -> Result<String> {
+/// E2 of two strategies above what nothing can beat for a window of a share of the horizon, and that bound.
+fn windows(powers: &[u32]) -> Result<String> {
     let mut rows = Vec::new();
-    for (name, share) in SHARES {
-        let mut cells = Vec::new();
-        for &power in powers {
-            let width = (share * (1_u64 << power) as f64).round().max(1.0) as usize;
-            let report = report(&Workload::window(width)?, power, Metric::Mse, time)?;
-            cells.push(above(report.strategies.first().map(|best| best.gap), report.lower_bound.mse));
+    for &power in powers {
+        let mut bounds = Vec::new();
+        let mut above = WINDOWED.map(|_| Vec::new());
+        for (_, share) in SHARES {
+            // A window of one step needs no strategy.
+            let width = (share * (1_u64 << power) as f64).round().max(2.0) as usize;
+            let problem = Problem::new(Workload::window(width)?, 1 << power)?;
+            let bound = planner::lower_bound(&problem)?;
+            bounds.push(number(bound));
+            for (method, cells) in WINDOWED.iter().zip(&mut above) {
+                let error = problem.error(method.build(&problem)?.as_ref())?;
+                cells.push(percent(error / bound - 1.0));
+            }
         }
-        rows.push((name.to_owned(), cells));
+        rows.push((format!("lower bound at {}", steps(power)), bounds));
+        let named = WINDOWED.iter().zip(above);
+        rows.extend(named.map(|(method, cells)| (format!("`{}` at {}", method.name(), steps(power)), cells)));
     }
-    let titles: Vec<String> = powers.iter().map(|&power| format!("E2 at {}", steps(power))).collect();
-    Ok(table("window", &titles, &rows))
+    let titles: Vec<String> = SHARES.iter().map(|(name, _)| (*name).to_owned()).collect();
+    Ok(table("E2 of a window", &titles, &rows))
 }
 
 /// A table in Markdown.
@@ -202,9 +215,12 @@ fn pair(errors: Option<(f64, f64)>, leveled: Option<f64>) -> String {
 /// The gap of the best strategy, if there is one.
 fn above(gap: Option<f64>, bound: f64) -> String {
     let Some(gap) = gap else { return format!("nothing, bound {}", number(bound)) };
-    // No minus sign for what is rounding; a gap that is truly negative would be an error to be seen.
-    let percent = if gap.abs() < 5e-5 { 0.0 } else { 100.0 * gap };
-    format!("{percent:.2} % above {}", number(bound))
+    format!("{} above {}", percent(gap), number(bound))
+}
+
+/// No minus sign for what is rounding; a gap that is truly negative would be an error to be seen.
+fn percent(gap: f64) -> String {
+    format!("{:.2} %", if gap.abs() < 5e-5 { 0.0 } else { 100.0 * gap })
 }
 
 fn steps(power: u32) -> String {
@@ -267,6 +283,16 @@ mod tests {
         assert_eq!(lines.len(), 2 + 2 * LONG_WORKLOADS.len(), "{text}");
         // The optimum is 4.4094.
         assert!(lines[2].starts_with("| count, E2 | 4.4") && lines[2].contains(" % above 4.409"), "{text}");
+    }
+
+    #[test]
+    fn windows_stand_below_their_bounds() {
+        let text = windows(&[6]).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 2 + 1 + WINDOWED.len(), "{text}");
+        assert!(lines[2].starts_with("| lower bound at 64 |"), "{text}");
+        assert!(lines[4].starts_with("| `scaled-blt` at 64 | 0."), "{text}");
+        assert!(lines.iter().all(|line| line.matches('|').count() == SHARES.len() + 2), "{text}");
     }
 
     #[test]

@@ -59,9 +59,23 @@ pub fn row_scaling(parameters: &Parameters, steps: usize) -> Vec<f64> {
     (0..steps).map(|step| log_row(parameters, step, steps).exp()).collect()
 }
 
+/// The same for parameters that were fitted to windows of a shorter horizon. Nearer to an end than its first or last step, where powers of
+/// logarithms would go astray, rows are as there.
+pub(super) fn stretched_rows(parameters: &Parameters, fitted: usize, steps: usize) -> Vec<f64> {
+    if fitted >= steps {
+        return row_scaling(parameters, steps);
+    }
+    let edge = 0.5 / fitted as f64;
+    let time = |step: usize| ((step as f64 + 0.5) / steps as f64).clamp(edge, 1.0 - edge);
+    (0..steps).map(|step| log_row_at(parameters, time(step)).exp()).collect()
+}
+
 /// `ln d_t = p1 ln τ + p2 ln(1-τ) + p3 ln²τ + p4 ln²(1-τ) + p5 ln³τ + p6 ln³(1-τ)` in the middle τ of a step.
 pub(super) fn log_row(parameters: &Parameters, step: usize, steps: usize) -> f64 {
-    let time = (step as f64 + 0.5) / steps as f64;
+    log_row_at(parameters, (step as f64 + 0.5) / steps as f64)
+}
+
+fn log_row_at(parameters: &Parameters, time: f64) -> f64 {
     let (early, late) = (time.ln(), (1.0 - time).ln());
     let [p1, p2, p3, p4, p5, p6] = parameters;
     early * (p1 + early * (p3 + early * p5)) + late * (p2 + late * (p4 + late * p6))
@@ -119,14 +133,14 @@ pub fn scaled_sqrt(problem: &Problem, watch: &mut Watch<'_>) -> Result<ToeplitzS
 fn whole(problem: &Problem, watch: &mut Watch<'_>) -> Result<ToeplitzStrategy> {
     let (workload, steps) = (problem.workload(), problem.steps());
     let core = root_core(problem.statistics(), steps)?;
-    let parameters = match shortened(problem.statistics(), steps, fit_limit(problem.statistics()))? {
+    let rows = match shortened(problem.statistics(), steps, fit_limit(problem.statistics()))? {
         Some(short) => {
             let limit = fit_limit(&short);
-            fit(&short, limit, &root_core(&short, limit)?, watch)?
+            stretched_rows(&fit(&short, limit, &root_core(&short, limit)?, watch)?, limit, steps)
         }
-        None => fit(problem.statistics(), steps, &core, watch)?,
+        None => row_scaling(&fit(problem.statistics(), steps, &core, watch)?, steps),
     };
-    ToeplitzStrategy::normalized("scaled-sqrt", workload, steps, core, row_scaling(&parameters, steps))
+    ToeplitzStrategy::normalized("scaled-sqrt", workload, steps, core, rows)
 }
 
 /// The longest horizon at which parameters are fitted to these statistics.
@@ -351,6 +365,19 @@ mod tests {
             let ratio = error / optimum;
             assert!((1.0..1.004).contains(&ratio), "{text} at {steps}: {ratio}");
         }
+    }
+
+    #[test]
+    fn stretched_rows_keep_within_what_was_fitted() {
+        let parameters = [-0.25, -0.46, -0.03, -0.07, 0.0, 0.0];
+        let (short, long) = (row_scaling(&parameters, 8), stretched_rows(&parameters, 8, 4096));
+        let inside = row_scaling(&parameters, 4096);
+        assert_eq!(long[256..3840], inside[256..3840]);
+        assert!(long[..256].iter().all(|row| (row - short[0]).abs() < 1e-12));
+        assert!(long[3840..].iter().all(|row| (row - short[7]).abs() < 1e-12));
+        // Otherwise the last row is far from all that were fitted.
+        assert!(inside[4095] < 0.2 * short.iter().copied().fold(f64::INFINITY, f64::min));
+        assert_eq!(stretched_rows(&parameters, 4096, 4096), inside);
     }
 
     #[test]
