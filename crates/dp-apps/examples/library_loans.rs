@@ -2,12 +2,15 @@
 //! has a million titles; a day costs what was borrowed and what is asked for. A second list shows search words, whose
 //! universe nobody knows in advance.
 
-use dp_apps::histogram::discovery::Discovery;
+use dp_apps::histogram::discovery::{Discovery, Threshold};
 use dp_apps::histogram::{Change, Histogram, Rules, Universe};
 use dp_apps::{Counts, Encoding, Result};
 use dp_mechanisms::{Budget, Method, Problem, Relation, Seed, Workload};
 
 const DAYS: usize = 60;
+
+/// How often something is published, in days.
+const PRINTED: usize = 20;
 
 /// Runs the story; fixed seeds make it the same every time, which also makes it *not private*.
 pub(crate) fn main() -> Result<()> {
@@ -21,7 +24,8 @@ pub(crate) fn main() -> Result<()> {
     let searches = Rules::one_item(Relation::ZeroOut);
     let half = Budget::approximate(1.0, 5e-7)?;
     let plan = Discovery::plan_for(&searches, &strategy, half)?;
-    let mut words = Discovery::new(searches, plan, 5e-7, Seed::reproducible(2))?;
+    let when = Threshold::new(5e-7)?.printing_every(PRINTED)?;
+    let mut words = Discovery::new(searches, plan, when, Seed::reproducible(2))?;
     for day in 0..DAYS as u64 {
         // Twenty readers a day: a best seller, a classic, and something that nobody else reads.
         let readers: Vec<Vec<Change<u64>>> = (0..20)
@@ -38,7 +42,7 @@ pub(crate) fn main() -> Result<()> {
             })
             .collect();
         words.push(&typed)?;
-        if (day + 1) % 20 == 0 {
+        if (day + 1) % PRINTED as u64 == 0 {
             let seller = loans.count("17")?;
             let classics = loans.range(400..404)?;
             println!("day {}:", day + 1);

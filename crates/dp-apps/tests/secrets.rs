@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use dp_apps::episodes::Episodes;
 use dp_apps::graph::{EdgeUpdate, GraphFunction, SpanningForest};
-use dp_apps::histogram::discovery::Discovery;
+use dp_apps::histogram::discovery::{Discovery, Threshold};
 use dp_apps::histogram::{Change, Histogram, Rules, Universe};
 use dp_apps::substrings::Substrings;
 use dp_apps::substrings::dictionary::Dictionary;
@@ -34,7 +34,8 @@ fn debug_prints_parameters_only() {
 
     let discovery = |item: &str| {
         let plan = Discovery::plan_for(&rules, &strategy, budget).unwrap();
-        let mut keys = Discovery::new(rules, plan, 1e-6, Seed::reproducible(1)).unwrap();
+        let mut keys =
+            Discovery::new(rules, plan, Threshold::new(1e-6).unwrap(), Seed::reproducible(1)).unwrap();
         keys.push(&[vec![Change::Insert(item.to_owned())]]).unwrap();
         keys
     };

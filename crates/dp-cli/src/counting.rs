@@ -55,7 +55,7 @@ pub(crate) struct CountingArguments {
     pub(crate) top: Option<usize>,
     /// Print after every so many rows, and after the last one
     #[arg(long, value_name = "ROWS", default_value = "1", value_parser = arguments::steps)]
-    every: usize,
+    pub(crate) every: usize,
     /// Compute in floating point instead of exact integers: faster, but the low bits of a released number can give a person
     /// away to whoever studies them
     #[arg(long)]

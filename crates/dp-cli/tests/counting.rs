@@ -296,10 +296,12 @@ fn items_that_nobody_knew_are_discovered_and_the_run_can_be_continued() {
             line.split(item).nth(1).unwrap().to_owned()
         };
         assert_ne!(orders_of("never"), orders_of("not once"));
-        for (threshold, more, message) in
-            [("1e-8", &[][..], "counts something else"), ("1e-7", &["--repeated"], "another plan")]
-        {
-            let other = [&["--threshold-delta", threshold], json, &storage, more].concat();
+        for (threshold, every, more, message) in [
+            ("1e-8", "5", &[][..], "counts something else"),
+            ("1e-7", "4", &[], "counts something else"),
+            ("1e-7", "5", &["--repeated"], "another plan"),
+        ] {
+            let other = [&["--threshold-delta", threshold, "--every", every], json, &storage, more].concat();
             let other = discover(&input, &other).output().unwrap();
             assert_eq!(other.status.code(), Some(1));
             assert!(text(&other.stderr).contains(message), "{}", text(&other.stderr));
@@ -307,6 +309,14 @@ fn items_that_nobody_knew_are_discovered_and_the_run_can_be_continued() {
         // Whoever asks for an item by name is answered, whether it stands out or not.
         let asked = text(&run(&["--show", "coffee,never"]).stdout);
         assert!(asked.contains("never"), "{asked}");
+        // The fewer steps are printed, the less has to stand out.
+        let threshold = |every: &str| -> f64 {
+            let command = discover(&input, &[&THRESHOLD[..], &["--every", every]].concat());
+            let notes = text(&{ command }.output().unwrap().stderr);
+            let number = notes.split("its release reaches ").nth(1).and_then(|rest| rest.split(';').next());
+            number.unwrap().parse().unwrap()
+        };
+        assert!(threshold("160") < threshold("5") && threshold("5") < threshold("1"));
         // A key without its state would be refused: the state may have been lost.
         for file in fs::read_dir(directory.path()).unwrap() {
             fs::remove_file(file.unwrap().path()).unwrap();

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use dp_apps::histogram::discovery;
+use dp_apps::histogram::discovery::Threshold;
 use dp_mechanisms::exact::budget::rho_from_approximate;
 use dp_mechanisms::sparse::MOST_COORDINATES;
 use dp_mechanisms::strategy::Measurement;
@@ -656,11 +656,11 @@ fn spent(plan: &Plan) -> f64 {
     plan.sensitivity().squared / (2.0 * plan.sigma() * plan.sigma()) * (1.0 + 1e-12)
 }
 
-/// From which released total a key is shown, by step: `c + q σ‖b_t‖`, q by [`discovery::deviations`].
+/// From which released total a key is shown, by step: `c + q σ‖b_t‖`, q by [`Threshold::deviations`] as every step is printed.
 ///
 /// # Privacy
 /// One person raises no total by more than c, and touches at most K keys (both versions of a replaced one taken together):
-/// what the theorem of [`discovery`] asks for.
+/// what the theorem of [`dp_apps::histogram::discovery`] asks for.
 fn thresholds(
     spec: &Spec,
     encoding: &Encoding,
@@ -677,7 +677,8 @@ fn thresholds(
         dp_mechanisms::Relation::ZeroOut => 1.0,
         dp_mechanisms::Relation::Replace => 2.0,
     };
-    let deviations = discovery::deviations(plan, threshold_delta, versions * rows * times, rows);
+    let deviations =
+        Threshold::new(threshold_delta).and_then(|when| when.deviations(plan, versions * rows * times, rows));
     let deviations = deviations.map_err(|error| match error {
         dp_apps::Error::Mechanism(error) => error,
         _ => dp_mechanisms::Error::OutOfRange {
@@ -686,7 +687,7 @@ fn thresholds(
             range: "strictly between 0 and 1",
         },
     })?;
-    Ok(totals.iter().map(|deviation| rows * times + deviations * deviation).collect())
+    Ok(totals.iter().map(|deviation| rows * times + deviations.after_planned * deviation).collect())
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use dp_apps::episodes::Episodes as EpisodeEncoding;
-use dp_apps::histogram::discovery::Discovery as Found;
+use dp_apps::histogram::discovery::{Discovery as Found, Threshold};
 use dp_apps::histogram::{Change, Histogram as Items, Rules, Universe};
 use dp_apps::ordered::Ordered;
 use dp_apps::substrings::Substrings as Words;
@@ -339,7 +339,8 @@ counting! {
 counting! {
     /// Private counts of items that nobody knows beforehand: those that stand out appear by themselves.
     ///
-    /// ``threshold_delta`` is paid on top of the budget, for showing names at all.
+    /// ``threshold_delta`` is paid on top of the budget, for showing names at all. Where names are looked for after ``every``
+    /// so many steps and after the last one, less has to stand out there, and more after other steps.
     ///
     /// >>> import continual_dp as cdp
     /// >>> words = cdp.Discovery(steps=30, relation="zero-out", epsilon=8, delta=1e-6, threshold_delta=1e-12)
@@ -348,14 +349,15 @@ counting! {
     /// >>> [name for name, _ in words.top()]
     /// ['rust']
     class Discovery(Counts)
-    signature (*, threshold_delta, items=1, distinct=true, participation=None, state=None)
+    signature (*, threshold_delta, every=1, items=1, distinct=true, participation=None, state=None)
     arguments (
-        threshold_delta: f64, #[pyo3(from_py_with = whole)] items: usize, distinct: bool, participation: Option<&Bound<'_, PyAny>>,
+        threshold_delta: f64, #[pyo3(from_py_with = whole)] every: usize, #[pyo3(from_py_with = whole)] items: usize, distinct: bool, participation: Option<&Bound<'_, PyAny>>,
         state: Option<PathBuf>
     )
     new (py, common) {
         let participation = arguments::participation(participation)?;
         let rules = Rules { items, distinct, removals: false, relation: common.relation, participation };
+        let when = Threshold::new(threshold_delta).and_then(|when| when.printing_every(every)).map_err(Refusal::from)?;
         let footprint = rules.footprint(None).map_err(Refusal::from)?;
         let strategy = common.strategy(py, &footprint, dp_mechanisms::sparse::MOST_COORDINATES)?;
         let file = state_file(py, state)?;
@@ -363,8 +365,8 @@ counting! {
             let plan = Found::plan_for(&rules, &strategy, common.budget)?;
             let session = Session::begin(file, |saved| {
                 let found = match saved {
-                    None => Found::new(rules, plan, threshold_delta, common.seed),
-                    Some(saved) => Found::resume(rules, plan, threshold_delta, saved, common.seed),
+                    None => Found::new(rules, plan, when, common.seed),
+                    Some(saved) => Found::resume(rules, plan, when, saved, common.seed),
                 };
                 Ok::<_, Refusal>(Kind::Found(Box::new(found?)))
             })?;

@@ -191,6 +191,16 @@ def test_unknown_items_appear_once_they_stand_out(tmp_path):
         first = words.top()
     with cdp.Discovery(**more) as words:
         assert words.done == 1 and words.top() == first
+        everywhere = words.threshold
+    del more["state"]
+    with cdp.Discovery(every=10, **more) as words:
+        words.push(["rust"])
+        assert words.threshold > everywhere
+        for _ in range(9):
+            words.push([])
+        assert words.threshold < everywhere
+    with pytest.raises(cdp.ContinualError):
+        cdp.Discovery(every=0, **more)
 
 
 def test_a_state_goes_on_with_the_same_noise(tmp_path, python):

@@ -7,13 +7,17 @@
 //! # Theorem
 //! Let the noisy release of *all* conceivable keys be (ε, δ)-DP. Let one person touch at most K keys
 //! altogether (both versions of a replaced person taken together), and raise no statistic by more than c. Let the noise of one
-//! key after one step exceed q of its standard deviations `σ‖b_t‖` with probability `δ'/(n K)` at most. With
-//! `τ_t = c + q σ‖b_t‖` over n steps, showing the keys that are touched and have reached `τ_t` at
+//! key after step t exceed `q_t` of its standard deviations `σ‖b_t‖` with probability `p_t` at most, where `Σ p_t ≤ δ'/K` over
+//! all n steps. With `τ_t = c + q_t σ‖b_t‖`, showing the keys that are touched and have reached `τ_t` at
 //! some step, with their releases, is (ε, δ + δ')-DP, adaptively.
 //!
-//! The quantile q is [`Plan::tail_deviations`]: `Φ⁻¹(1 - δ'/(n K))` for continuous Gaussian noise; for the discrete noise of exact
+//! The quantile `q_t` is [`Plan::tail_deviations`]: `Φ⁻¹(1 - p_t)` for continuous Gaussian noise; for the discrete noise of exact
 //! plans the same up to what it is proved to differ, which is beyond the printed digits. The proof uses nothing else about the
 //! law of the noise than that every key has a column of its own, independent of all others.
+//!
+//! Where every step is printed, `p_t = δ'/(n K)`. Where only some are planned to be ([`Threshold::printing_every`]), they share seven
+//! eighths of δ', and the last eighth is for all others: one may look after any step, but thresholds are lower where it was planned. For 365 steps and
+//! δ' = 1e-6, q is 5.83 if all are printed, 5.27 if every thirtieth is, and 4.78 if only the last one is.
 //!
 //! # Proof
 //! Let x and x' be neighbours and `Y` the release of all conceivable keys, whether touched or not; its laws under x and
@@ -26,13 +30,13 @@
 //!
 //! and the same with x and x' exchanged. It remains to bound the probability of E, under either stream. A key that is
 //! touched in exactly one stream is touched by the one person alone, as everybody else's changes are in both; its
-//! statistic is at most c (0 in the other stream). So E needs the noise of such a key to reach `τ_t - c`. There are at most
-//! K such keys and n steps, and each pair has probability `δ'/(nK)` at most: δ' in total. This also holds when streams are chosen
+//! statistic is at most c (0 in the other stream). So E needs the noise of such a key to reach `τ_t - c` at some step t. There are at most
+//! K such keys, each with probability `Σ p_t ≤ δ'/K` at most: δ' in total. This also holds when streams are chosen
 //! adaptively: nothing has been said about the noise of a key before it is touched — a key that somebody *asks* for
 //! counts as touched in both streams from then on — and outside E its presence has had no effect on any output.
 //! So the noise of the j-th such key is a fresh column whatever led to it, and the union over (j, t) stands. ∎
 //!
-//! The union over the steps loses little, although their noise is correlated: the joint law of all steps would allow a quantile q that is
+//! The union over the steps loses little, although their noise is correlated: the joint law of all steps would allow quantiles that are
 //! 0.2 % lower at δ' = 1e-6 and 0.05 % lower at 1e-9, for 365 and for 2000 steps of a count (1 % at 1e-3). High above its mean,
 //! noise that has reached the threshold once seldom does so again.
 //!
@@ -47,6 +51,7 @@ use dp_mechanisms::noise::HashKey;
 use dp_mechanisms::sparse::MOST_COORDINATES;
 use dp_mechanisms::{Budget, Footprint, Plan, Relation, Seed, Snapshot, SparseMechanism, Strategy};
 
+pub use super::threshold::{Deviations, Threshold};
 use super::{Change, Rules};
 use crate::counts::{ATTACHMENT, Estimate, check_owner, owner, width};
 use crate::error::{Error, Result};
@@ -70,12 +75,13 @@ pub struct Found {
 ///
 /// # Example
 /// ```
-/// use dp_apps::histogram::{Change, Rules, discovery::Discovery};
+/// use dp_apps::histogram::discovery::{Discovery, Threshold};
+/// use dp_apps::histogram::{Change, Rules};
 /// use dp_mechanisms::{Budget, Method, Problem, Relation, Seed, Workload};
 /// let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), 30)?)?;
 /// let rules = Rules::one_item(Relation::ZeroOut);
 /// let plan = Discovery::plan_for(&rules, &strategy, Budget::approximate(1.0, 5e-7)?)?;
-/// let mut words = Discovery::new(rules, plan, 1e-12, Seed::from_system()?)?;
+/// let mut words = Discovery::new(rules, plan, Threshold::new(1e-12)?, Seed::from_system()?)?;
 /// words.push(&[vec![Change::Insert("rust".to_owned())]])?;
 /// assert!(words.found()?.is_empty(), "one person's word stays hidden");
 /// # Ok::<(), dp_apps::Error>(())
@@ -83,11 +89,11 @@ pub struct Found {
 pub struct Discovery {
     rules: Rules,
     mechanism: SparseMechanism,
-    threshold_delta: f64,
+    when: Threshold,
     /// The most that one person can add to one key's statistic.
     largest_count: f64,
     /// How many standard deviations the threshold lies above that.
-    deviations: f64,
+    deviations: Deviations,
     keys: Keys,
     changes: Vec<(u64, f64)>,
 }
@@ -129,24 +135,6 @@ impl Columns {
     pub fn restore(&mut self, column: u64) -> bool {
         column < MOST_COORDINATES && self.taken.insert(column)
     }
-}
-
-/// How many standard deviations of its noise a released statistic must lie above what one person can add to it, before its key is
-/// shown: q of [the theorem](self), for `touched` keys of one person, who adds at most `events` to a key in a step.
-///
-/// # Errors
-/// A `threshold_delta` outside (0, 1) or too small for the plan's noise.
-pub fn deviations(plan: &Plan, threshold_delta: f64, touched: f64, events: f64) -> Result<f64> {
-    if !(threshold_delta > 0.0 && threshold_delta < 1.0) {
-        return Err(Error::OutOfRange {
-            what: "threshold delta",
-            value: threshold_delta,
-            range: "strictly between 0 and 1",
-        });
-    }
-    let noise = plan.tail_deviations(threshold_delta / (plan.steps() as f64 * touched), 1.0)?;
-    // Decoding moves a statistic by less than its bias for up to 2^20 events of a step, and in proportion beyond.
-    Ok(noise + plan.decoding_bias() * (events / f64::from(1 << 20)).max(1.0))
 }
 
 /// The keys that were touched or asked for, with their columns; those that were shown stay shown.
@@ -218,7 +206,7 @@ impl std::fmt::Debug for Discovery {
         formatter
             .debug_struct("Discovery")
             .field("rules", &self.rules)
-            .field("threshold_delta", &self.threshold_delta)
+            .field("when", &self.when)
             .field("mechanism", &self.mechanism)
             .finish_non_exhaustive()
     }
@@ -245,25 +233,25 @@ impl Discovery {
     /// true of all that [`SparseMechanism`] serves.
     ///
     /// # Errors
-    /// A `threshold_delta` outside (0, 1) or too small for the plan's noise, or a plan for other rules.
-    pub fn new(rules: Rules, plan: Plan, threshold_delta: f64, seed: Seed) -> Result<Self> {
-        Self::start(rules, plan, threshold_delta, |plan| SparseMechanism::new(plan, seed))
+    /// A δ' that is too small for the plan's noise, or a plan for other rules.
+    pub fn new(rules: Rules, plan: Plan, when: Threshold, seed: Seed) -> Result<Self> {
+        Self::start(rules, plan, when, |plan| SparseMechanism::new(plan, seed))
     }
 
     /// Continues where a snapshot was taken: what was shown then is found again with the same releases. See
     /// [`SparseMechanism::resume`] for what must never be done.
     ///
     /// # Errors
-    /// A snapshot of another plan, other rules or another `threshold_delta`.
+    /// A snapshot of another plan, other rules or another threshold.
     pub fn resume(
         rules: Rules,
         plan: Plan,
-        threshold_delta: f64,
+        when: Threshold,
         snapshot: &Snapshot,
         seed: Seed,
     ) -> Result<Self> {
         let mut resumed =
-            Self::start(rules, plan, threshold_delta, |plan| SparseMechanism::resume(plan, snapshot, seed))?;
+            Self::start(rules, plan, when, |plan| SparseMechanism::resume(plan, snapshot, seed))?;
         let keys = check_owner(snapshot, &resumed.identity())?;
         resumed.keys = Keys::decode(keys).ok_or_else(|| dp_mechanisms::Error::State {
             reason: "its list of keys cannot be read".to_owned(),
@@ -274,7 +262,7 @@ impl Discovery {
     fn start(
         rules: Rules,
         plan: Plan,
-        threshold_delta: f64,
+        when: Threshold,
         mechanism: impl FnOnce(Plan) -> dp_mechanisms::Result<SparseMechanism>,
     ) -> Result<Self> {
         if *plan.footprint() != footprint(&rules)? {
@@ -284,10 +272,10 @@ impl Discovery {
         let versions = if rules.relation == Relation::Replace { 2.0 } else { 1.0 };
         let touched = versions * rules.items as f64 * times;
         let largest_count = times * if rules.distinct { 1.0 } else { rules.items as f64 };
-        let deviations = deviations(&plan, threshold_delta, touched, rules.items as f64)?;
+        let deviations = when.deviations(&plan, touched, rules.items as f64)?;
         let mechanism = mechanism(plan)?;
         let keys = Keys::new(mechanism.hash_key("coordinates of discovered keys"));
-        Ok(Self { rules, mechanism, threshold_delta, largest_count, deviations, keys, changes: Vec::new() })
+        Ok(Self { rules, mechanism, when, largest_count, deviations, keys, changes: Vec::new() })
     }
 
     /// Everything needed to continue later, the keys and which of them were shown included: a secret. Its size depends on
@@ -298,9 +286,13 @@ impl Discovery {
         self.mechanism.snapshot().with_attachment(ATTACHMENT, attachment)
     }
 
-    /// Two thresholds can differ where the plans agree: both the rules and δ' decide on them.
+    /// Two thresholds can differ where the plans agree: the rules, δ' and the steps that are printed decide on them.
     fn identity(&self) -> String {
-        format!("discovery to {:e}, {:?}", self.threshold_delta, self.rules)
+        let printed = match self.when.every() {
+            1 => String::new(),
+            every => format!(", printed every {every}"),
+        };
+        format!("discovery to {:e}{printed}, {:?}", self.when.delta(), self.rules)
     }
 
     /// Takes everything that happens in one step: one contribution for each person.
@@ -356,7 +348,10 @@ impl Discovery {
 
     /// The released value from which a key is shown after the current step, `τ_t`.
     pub fn threshold(&self) -> f64 {
-        self.largest_count + self.deviations * self.standard_deviation()
+        let planned = self.when.is_planned(self.mechanism.step(), self.mechanism.plan().steps());
+        let Deviations { after_planned, after_others } = self.deviations;
+        let deviations = if planned { after_planned } else { after_others };
+        self.largest_count + deviations * self.standard_deviation()
     }
 
     /// The standard deviation of every release after the current step; 0 before the first.
@@ -367,7 +362,7 @@ impl Discovery {
     /// δ + δ' of the (ε, δ + δ') guarantee, if the budget was stated as (ε, δ).
     pub fn total_delta(&self) -> Option<f64> {
         match self.mechanism.plan().budget().kind() {
-            Kind::Approximate { delta, .. } => Some((delta + self.threshold_delta).next_up()),
+            Kind::Approximate { delta, .. } => Some((delta + self.when.delta()).next_up()),
             _ => None,
         }
     }
@@ -400,7 +395,7 @@ mod tests {
             .unwrap();
         let budget = Budget::approximate(1.0, 1e-6).unwrap();
         let plan = Discovery::plan_for(&rules, &strategy, budget).unwrap();
-        Discovery::new(rules, plan, delta, Seed::reproducible(seed)).unwrap()
+        Discovery::new(rules, plan, Threshold::new(delta).unwrap(), Seed::reproducible(seed)).unwrap()
     }
 
     fn visit(key: &str, people: usize) -> Vec<Vec<Change<String>>> {
@@ -425,7 +420,8 @@ mod tests {
         assert!(first.is_some_and(|step| step > 1));
     }
 
-    /// Rate of false discoveries of a lone key against δ', with a large δ' so that it can be counted. n = 4000 streams;
+    /// Rate of false discoveries of a lone key against δ', with a large δ' so that it can be counted: where it is looked for after
+    /// every step as planned, after every step though only the last one was planned, and after that one alone. n = 4000 streams;
     /// the bound is a union, so the rate is below δ' but not by orders of magnitude. α: with rate exactly δ' the count
     /// exceeds the mean by 4 standard deviations with probability 3e-5. Power: a threshold with the largest count
     /// forgotten (c = 0) or two thirds of the deviations shows the key at more than twice the allowed rate.
@@ -437,28 +433,62 @@ mod tests {
             .build(&Problem::new(Workload::count(), 4).unwrap().with_participation(rules.participation))
             .unwrap();
         let plan = Discovery::plan_for(&rules, &strategy, Budget::approximate(1.0, 1e-6).unwrap()).unwrap();
-        let rate = |change: fn(&mut Discovery)| {
+        let rate = |every: usize, looks: usize, share: f64| {
+            let when = Threshold::new(delta).unwrap().printing_every(every).unwrap();
             let mut shown = 0;
             for seed in 0..streams {
                 let seed = Seed::reproducible(seed);
-                let mut keys = Discovery::new(rules, plan.clone(), delta, seed).unwrap();
-                change(&mut keys);
+                let mut keys = Discovery::new(rules, plan.clone(), when, seed).unwrap();
+                keys.deviations.after_planned *= share;
+                keys.deviations.after_others *= share;
                 keys.push(&visit("only me", 1)).unwrap();
-                let mut seen = !keys.found().unwrap().is_empty();
-                for _ in 1..4 {
+                let mut seen = looks == 1 && !keys.found().unwrap().is_empty();
+                for step in 2..=4 {
                     keys.push(&[]).unwrap();
-                    seen |= !keys.found().unwrap().is_empty();
+                    seen |= step % looks == 0 && !keys.found().unwrap().is_empty();
                 }
                 shown += u32::from(seen);
             }
             f64::from(shown) / streams as f64
         };
         let slack = 4.0 * (delta * (1.0 - delta) / streams as f64).sqrt();
-        let proper = rate(|_| {});
-        assert!(proper <= delta + slack, "{proper}");
-        assert!(proper >= delta / 4.0, "the union bound is not that loose: {proper}");
-        let weak = rate(|keys| keys.deviations *= 2.0 / 3.0);
-        assert!(weak > 2.0 * delta, "{weak}");
+        for (every, looks, least) in [(1, 1, delta / 4.0), (4, 1, delta / 4.0), (4, 4, 0.875 * delta - slack)]
+        {
+            let proper = rate(every, looks, 1.0);
+            assert!(proper <= delta + slack, "{every}, {looks}: {proper}");
+            assert!(proper >= least, "the union bound is not that loose: {every}, {looks}: {proper}");
+            let weak = rate(every, looks, 2.0 / 3.0);
+            assert!(weak > 2.0 * delta, "{every}, {looks}: {weak}");
+        }
+    }
+
+    /// Quantiles of the normal distribution by another program, for 365 steps of one key: at 1e-6/365, at 7/8 of that for 13 steps, 1/8
+    /// for the other 352, and at 7/8 for the last step alone.
+    #[test]
+    fn keys_have_to_stand_out_less_where_fewer_steps_are_printed() {
+        let rules = Rules::one_item(Relation::ZeroOut);
+        let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), 365).unwrap()).unwrap();
+        let budget = Budget::approximate(1.0, 1e-6).unwrap();
+        let plan = Discovery::idealized_plan_for(&rules, &strategy, budget).unwrap();
+        for (every, expected) in [
+            (1, [5.831_915_948_27, 5.831_915_948_27]),
+            (30, [5.272_448_818_60, 6.163_793_106_89]),
+            (365, [4.780_338_834_02, 6.169_096_466_90]),
+            (1000, [4.780_338_834_02, 6.169_096_466_90]),
+        ] {
+            let when = Threshold::new(1e-6).unwrap().printing_every(every).unwrap();
+            let found = when.deviations(&plan, 1.0, 1.0).unwrap();
+            for (found, expected) in [found.after_planned, found.after_others].into_iter().zip(expected) {
+                assert!((found - expected).abs() < 1e-8, "{every}: {found} {expected}");
+            }
+            let mut keys = Discovery::new(rules, plan.clone(), when, Seed::reproducible(1)).unwrap();
+            for step in 1..=365 {
+                keys.push(&[]).unwrap();
+                let deviations = if step % every == 0 || step == 365 { expected[0] } else { expected[1] };
+                let stands_out = (keys.threshold() - 1.0) / keys.standard_deviation();
+                assert!((stands_out - deviations).abs() < 1e-7, "{every}, {step}: {stands_out}");
+            }
+        }
     }
 
     #[test]
@@ -466,7 +496,7 @@ mod tests {
         let threshold = |rules: Rules| {
             let mut keys = start(rules, 10, 1e-6, 0);
             keys.push(&[]).unwrap();
-            (keys.largest_count, keys.deviations)
+            (keys.largest_count, keys.deviations.after_planned)
         };
         let one = Rules::one_item(Relation::ZeroOut);
         let several = Rules { items: 3, distinct: false, ..one };
@@ -487,30 +517,35 @@ mod tests {
             .unwrap();
         let budget = Budget::gaussian(5.0).unwrap();
         let plan = Discovery::plan_for(&rules, &strategy, budget).unwrap();
-        let resume = |rules, delta, snapshot: &Snapshot| {
+        let resume = |rules, when, snapshot: &Snapshot| {
             let plan = Discovery::plan_for(&rules, &strategy, budget)?;
-            Discovery::resume(rules, plan, delta, snapshot, Seed::reproducible(2))
+            Discovery::resume(rules, plan, when, snapshot, Seed::reproducible(2))
         };
-        let mut running = Discovery::new(rules, plan, 1e-6, Seed::reproducible(2)).unwrap();
+        let when = Threshold::new(1e-6).unwrap();
+        let mut running = Discovery::new(rules, plan, when, Seed::reproducible(2)).unwrap();
         let mut most = 0;
         for step in 0..12 {
             // `early` stays below the threshold after its first steps, and stays shown.
             let mut event = visit("late", step);
             event.extend(visit("early", if step < 3 { 8 } else { 0 }));
             event.push(vec![Change::Insert(format!("rare {step}"))]);
-            let mut resumed = resume(rules, 1e-6, &running.snapshot()).unwrap();
+            let mut resumed = resume(rules, when, &running.snapshot()).unwrap();
             running.push(&event).unwrap();
             resumed.push(&event).unwrap();
             let found = running.found().unwrap();
             assert_eq!(found, resumed.found().unwrap());
-            assert_eq!(found, resume(rules, 1e-6, &running.snapshot()).unwrap().found().unwrap());
+            assert_eq!(found, resume(rules, when, &running.snapshot()).unwrap().found().unwrap());
             most = most.max(found.len());
         }
         assert_eq!(most, 2);
         let saved = running.snapshot();
         // The plan is the same; the threshold, or what may be counted, is not.
-        for (rules, delta) in [(rules, 2e-6), (Rules { removals: true, ..rules }, 1e-6)] {
-            let refused = resume(rules, delta, &saved).unwrap_err().to_string();
+        for (rules, when) in [
+            (rules, Threshold::new(2e-6).unwrap()),
+            (rules, when.printing_every(3).unwrap()),
+            (Rules { removals: true, ..rules }, when),
+        ] {
+            let refused = resume(rules, when, &saved).unwrap_err().to_string();
             assert!(refused.contains("something else"), "{refused}");
         }
         for length in 1..saved.attachment(ATTACHMENT).unwrap().len() {
@@ -518,7 +553,7 @@ mod tests {
                 .snapshot()
                 .with_attachment(ATTACHMENT, saved.attachment(ATTACHMENT).unwrap()[..length].to_vec());
             // Cut between two keys it cannot be told from fewer keys; the seal on the file can.
-            if let Ok(mut resumed) = resume(rules, 1e-6, &cut) {
+            if let Ok(mut resumed) = resume(rules, when, &cut) {
                 assert!(resumed.found().is_ok());
             }
         }
@@ -532,7 +567,8 @@ mod tests {
         keys.push(&visit("somebody", 1)).unwrap();
         let saved = keys.snapshot();
         let plan = keys.plan().clone();
-        let resumed = || Discovery::resume(rules, plan.clone(), 1e-6, &saved, Seed::reproducible(8)).unwrap();
+        let when = Threshold::new(1e-6).unwrap();
+        let resumed = || Discovery::resume(rules, plan.clone(), when, &saved, Seed::reproducible(8)).unwrap();
         let alone = |key: &str| resumed().count(key).unwrap().value;
         let mut together = resumed();
         let mut seen = Vec::new();
@@ -562,11 +598,9 @@ mod tests {
         assert!(!format!("{keys:?}").contains("never seen"));
         keys.push(&[]).unwrap();
         assert!(keys.push(&[]).is_err());
-        let strategy = Method::Sqrt.build(&Problem::new(Workload::count(), 2).unwrap()).unwrap();
         for bad in [0.0, 1.0, f64::NAN] {
-            let rules = Rules::one_item(Relation::ZeroOut);
-            let plan = Discovery::plan_for(&rules, &strategy, Budget::gaussian(1.0).unwrap()).unwrap();
-            assert!(Discovery::new(rules, plan, bad, Seed::reproducible(1)).is_err());
+            assert!(Threshold::new(bad).is_err());
         }
+        assert!(Threshold::new(0.5).unwrap().printing_every(0).is_err());
     }
 }

@@ -1,6 +1,7 @@
 //! Histograms: how often each item of a universe is present, after every step.
 
 pub mod discovery;
+mod threshold;
 
 use std::collections::HashMap;
 

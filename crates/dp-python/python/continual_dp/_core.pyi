@@ -249,6 +249,7 @@ class Discovery(Counts):
         steps: int,
         relation: str,
         threshold_delta: float,
+        every: int = 1,
         items: int = 1,
         distinct: bool = True,
         participation: Optional[Participation] = None,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use dp_apps::histogram::discovery::Discovery;
+use dp_apps::histogram::discovery::{Discovery, Threshold};
 use dp_apps::histogram::{Change, Histogram as Encoding, Rules, Universe};
 use dp_mechanisms::budget::Kind;
 use dp_mechanisms::sparse::MOST_COORDINATES;
@@ -25,7 +25,8 @@ use crate::records::{BadRows, Fault};
 ///
 /// The universe is public: a file with one item per line, or a range of integers. If nobody knows beforehand which items
 /// there are, --discover prints those whose released counts stand out, from the first time they do: an item of a single
-/// person appears with probability --threshold-delta at most, which is added to the δ of the budget.
+/// person appears with probability --threshold-delta at most, which is added to the δ of the budget. After the rows that --every
+/// names and the last of --steps they have to stand out less than elsewhere: the fewer are printed, the less.
 ///
 /// Of integers, --range and --quantile are read off a tree over them: half of a million values costs less than 10 standard deviations
 /// of a single count, and not the 707 of as many counts.
@@ -210,6 +211,8 @@ impl Histogram {
 
     fn discover(&self, rules: Rules, threshold_delta: f64, counting: &Counting) -> Result<()> {
         let budget = self.counting.budget()?;
+        let when = Threshold::new(threshold_delta).and_then(|when| when.printing_every(self.counting.every));
+        let when = when.map_err(Usage::error)?;
         let footprint = rules.footprint(None).map_err(Usage::error)?;
         let strategy = self.counting.strategy(&footprint, MOST_COORDINATES)?;
         let plan_for =
@@ -217,8 +220,8 @@ impl Histogram {
         let plan = plan_for(&rules, &strategy, budget).map_err(Usage::error)?;
         self.counting.run(counting, |saved, seed| {
             let keys = match saved {
-                Some(snapshot) => Discovery::resume(rules, plan, threshold_delta, snapshot, seed),
-                None => Discovery::new(rules, plan, threshold_delta, seed),
+                Some(snapshot) => Discovery::resume(rules, plan, when, snapshot, seed),
+                None => Discovery::new(rules, plan, when, seed),
             };
             let keys = keys.map_err(|error| match error {
                 dp_apps::Error::OutOfRange { .. } => Usage::error(error),
