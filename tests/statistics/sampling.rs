@@ -140,7 +140,7 @@ fn fixed_batches_are_not_sampled_ones() {
     let audit = audited(&claim(), |bit, seed| {
         let clipping = Clipping::flat(1.0).unwrap();
         let seed = Seed::reproducible(seed);
-        let mut gradients = PrivateGradients::with_plan(plan.clone(), clipping, TABLES, seed).unwrap();
+        let mut gradients = PrivateGradients::open(plan.clone(), clipping, TABLES, seed, None).unwrap();
         let mut sums = Array2::zeros((TABLES, STEPS));
         let (mut gradient, mut noisy) = ([0.0; TABLES], [0.0; TABLES]);
         for step in 0..STEPS {
@@ -169,7 +169,7 @@ fn groups_must_not_depend_on_who_is_there() {
     let play = |bit: bool, seed: u64| {
         let clipping = Clipping::flat(1.0).unwrap();
         let seed = Seed::reproducible(seed);
-        let mut gradients = PrivateGradients::with_plan(plan.clone(), clipping, 1, seed).unwrap();
+        let mut gradients = PrivateGradients::open(plan.clone(), clipping, 1, seed, None).unwrap();
         let draws = gradients.hash_key("draws of this test").numbers(b"first step");
         // The others' gradients are 1 and -1 in turn, and known to the adversary.
         let others = (0..20).map(|other| if other % 2 == 0 { 1.0 } else { -1.0 });

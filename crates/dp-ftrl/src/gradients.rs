@@ -1,10 +1,9 @@
 //! Private gradients: batches of clipped gradients in, noisy sums out.
 
-use std::fmt;
 use std::sync::Arc;
 
 use dp_mechanisms::noise::HashKey;
-use dp_mechanisms::{Budget, Mechanism, Participation, Plan, Relation, Seed, Snapshot, Strategy};
+use dp_mechanisms::{Budget, Participation, Plan, Relation, Seed, Session, StateFile, Strategy};
 
 use crate::clip::{ClippedSum, Clipping};
 use crate::error::{Error, Result, check_length};
@@ -15,6 +14,11 @@ use crate::error::{Error, Result, check_length};
 /// sums ([`crate::Sgd`], [`crate::Ftrl`], or a trainer of your own) is post-processing and costs no privacy. Divide by a
 /// *public* number, such as the planned batch size, where an average is wanted.
 ///
+/// With a [`StateFile`] ([`PrivateGradients::open`]) the state is sealed on disk before a noisy sum becomes visible. A process that is
+/// killed at any point reopens it and continues with the same noise. A batch that was not finished is gone, and nobody has seen
+/// anything of it: add all its gradients again. The noisy sum of the last finished batch is shown again by
+/// [`PrivateGradients::last_finished`], because the crash may have come before the optimizer used it.
+///
 /// # Privacy
 /// All noisy sums together satisfy the budget, under the relation and participation that were declared, even if every
 /// gradient is computed from all noisy sums before it (the model) and even if somebody sees all of them. One person must
@@ -24,10 +28,13 @@ use crate::error::{Error, Result, check_length};
 /// Leaving a person out because their gradient was refused (NaN) depends on that person alone and counts as a gradient
 /// of zero. Everything else that is computed from gradients — norms, losses on training data, the error message itself —
 /// is outside the guarantee. The noise is that of [`dp_mechanisms::Mechanism`], Gaussian in floating point: gradients are
-/// no integers, and the exact mode does not apply to them.
+/// no integers, and the exact mode does not apply to them. With a state all of this holds through any number of crashes: a step is
+/// answered once, and shown again from the state rather than computed again; see [`dp_mechanisms::state`] for what a backup
+/// that is put back would do.
 ///
 /// # Complexity
-/// Adding: O(d). Finishing: O(d) and one step of the strategy's noise filter. Nothing is allocated per step.
+/// Adding: O(d). Finishing: O(d) and one step of the strategy's noise filter. Nothing is allocated per step after the first two.
+/// With a state, one synchronized write of about 16 bytes a coordinate for each step; reopening makes the noise of all steps before.
 ///
 /// # Example
 /// ```
@@ -48,10 +55,13 @@ use crate::error::{Error, Result, check_length};
 /// assert!(gradients.finish(&mut noisy).is_err(), "two steps were planned");
 /// # Ok::<(), dp_ftrl::Error>(())
 /// ```
+#[derive(Debug)]
 pub struct PrivateGradients {
     batch: ClippedSum,
     /// All noise comes from here.
-    mechanism: Mechanism,
+    session: Session,
+    /// A step is made and waits for the disk.
+    unsaved: bool,
 }
 
 /// What is known about a finished batch beside its noisy sum.
@@ -101,51 +111,76 @@ impl PrivateGradients {
         seed: Seed,
     ) -> Result<Self> {
         let plan = plan(strategy, &clipping, relation, participation, budget)?;
-        Self::with_plan(plan, clipping, dimension, seed)
+        Self::open(plan, clipping, dimension, seed, None)
     }
 
     /// The same for a plan that was made before: that of [`plan`], or of people who are drawn at random
     /// ([`dp_mechanisms::accountant::sampling::SampledPlan::releases`]), for whom [`crate::SampledGradients`] sees to it that
-    /// only those who were drawn take part.
+    /// only those who were drawn take part. Resumes what the file holds, if there is one and it holds something; where the
+    /// noise comes from is the seed's ([`Session::open`]).
     ///
     /// # Errors
-    /// A plan for another clipping, and as [`PrivateGradients::new`].
-    pub fn with_plan(plan: Plan, clipping: Clipping, dimension: usize, seed: Seed) -> Result<Self> {
+    /// A plan for another clipping; a saved state of another plan, dimension or origin, or one that cannot be read; and as
+    /// [`PrivateGradients::new`].
+    pub fn open(
+        plan: Plan,
+        clipping: Clipping,
+        dimension: usize,
+        seed: Seed,
+        file: Option<StateFile>,
+    ) -> Result<Self> {
         check_plan(&plan, &clipping)?;
         let batch = ClippedSum::new(clipping, dimension)?;
-        Ok(Self { batch, mechanism: Mechanism::new(of_gradients(plan, dimension)?, seed)? })
-    }
-
-    /// The secret of a keyed hash for one purpose; see [`Mechanism::hash_key`].
-    pub fn hash_key(&self, purpose: &str) -> HashKey {
-        self.mechanism.hash_key(purpose)
+        let plan = plan.of_dimension(dimension)?.releasing_inputs()?;
+        Ok(Self { batch, session: Session::open(plan, seed, file)?, unsaved: false })
     }
 
     /// Clips one person's gradient into the batch. The gradient may depend on everything released so far.
     ///
     /// # Errors
-    /// A wrong number of coordinates, NaN or infinities; the batch is then as before.
+    /// A wrong number of coordinates, NaN or infinities; a step that still waits for the disk. The batch is then as before.
     pub fn add(&mut self, gradient: &[f64]) -> Result<()> {
+        self.check_saved()?;
         self.batch.add(gradient)
     }
 
     /// Moves a part of the batch that was summed elsewhere into it; see [`ClippedSum::absorb`].
     ///
     /// # Errors
-    /// Another dimension or another clipping; both sums are then as before.
+    /// Another dimension or another clipping; a step that still waits for the disk. Both sums are then as before.
     pub fn absorb(&mut self, part: &mut ClippedSum) -> Result<()> {
+        self.check_saved()?;
         self.batch.absorb(part)
     }
 
-    /// Writes the noisy sum of the batch, and starts the next one.
+    /// Makes the step durable, where there is a state, then writes the noisy sum of the batch and starts the next one.
     ///
     /// # Errors
-    /// A step past the horizon, or a buffer of another dimension. The batch and the noise are then as before.
+    /// A step past the horizon or a buffer of another dimension: nothing has happened. A disk that refuses: the step is
+    /// made but hidden, and all that can be done is to finish again, which tries the disk again.
     pub fn finish(&mut self, out: &mut [f64]) -> Result<Step> {
         check_length("the output buffer", self.batch.dimension(), out.len())?;
-        let step = self.mechanism.release(self.batch.values(), out)?;
-        self.batch.clear();
-        Ok(Step::of(self.plan(), step))
+        if !self.unsaved {
+            self.session.stage(self.batch.values())?;
+            self.batch.clear();
+            self.unsaved = true;
+        }
+        self.session.commit()?;
+        self.unsaved = false;
+        // A commit with a staged step always leaves a release.
+        self.last_finished(out)?.ok_or(Error::UnsavedStep { step: self.step() })
+    }
+
+    /// Writes the noisy sum of the last finished batch once more, if there is one: after a crash the optimizer may not
+    /// have used it yet.
+    ///
+    /// # Errors
+    /// A buffer of another dimension.
+    pub fn last_finished(&self, out: &mut [f64]) -> Result<Option<Step>> {
+        check_length("the output buffer", self.batch.dimension(), out.len())?;
+        let Some((step, values)) = self.session.last_committed().iter().last() else { return Ok(None) };
+        out.copy_from_slice(values);
+        Ok(Some(Step::of(self.plan(), step)))
     }
 
     /// The number of gradients in the open batch. In a schedule that depends on the data it is as private as they are.
@@ -153,19 +188,19 @@ impl PrivateGradients {
         self.batch.added()
     }
 
-    /// The number of finished steps.
+    /// The number of finished steps, all of them durable where there is a state.
     pub fn step(&self) -> usize {
-        self.mechanism.step()
+        self.session.step()
     }
 
     /// The number of coordinates.
     pub fn dimension(&self) -> usize {
-        self.mechanism.dimension()
+        self.batch.dimension()
     }
 
     /// The plan: strategy, footprint, budget, σ and the standard deviation of every step.
     pub fn plan(&self) -> &Plan {
-        self.mechanism.plan()
+        self.session.plan()
     }
 
     /// The clipping rule.
@@ -178,41 +213,25 @@ impl PrivateGradients {
         self.plan().sigma()
     }
 
-    /// Everything needed to continue between two batches: the seed of the noise, the number of finished steps and the
-    /// noise of the last one (to recognize it again). It holds no gradient and no model: save the optimizer beside it.
-    /// A secret, because of the seed.
-    ///
-    /// # Errors
-    /// [`Error::UnfinishedBatch`]: a state in the middle of a batch would not say whose gradients it holds, and whoever
-    /// continues from it might add somebody twice. Finish the batch, or drop it.
-    pub fn snapshot(&self) -> Result<Snapshot> {
-        match self.added() {
-            0 => Ok(self.mechanism.snapshot()),
-            added => Err(Error::UnfinishedBatch { added }),
-        }
+    /// The secret of a keyed hash for one purpose, the same in every life of a state from its first step on; see
+    /// [`dp_mechanisms::Mechanism::hash_key`].
+    pub fn hash_key(&self, purpose: &str) -> HashKey {
+        self.session.hash_key(purpose)
     }
 
-    /// Continues where a snapshot was taken; see [`Mechanism::resume`] for the seed. The plan is that of [`plan`].
-    ///
-    /// # Privacy
-    /// As [`Mechanism::resume`]. [`crate::DurableGradients`] keeps one live copy of the state and locks it.
-    ///
-    /// # Complexity
-    /// That of making the noise of all steps before.
-    ///
-    /// # Errors
-    /// A plan for another clipping, a snapshot of another plan, or noise that does not come out as it was.
-    pub fn resume(plan: Plan, clipping: Clipping, snapshot: &Snapshot, seed: Seed) -> Result<Self> {
-        check_plan(&plan, &clipping)?;
-        let batch = ClippedSum::new(clipping, snapshot.dimension())?;
-        let plan = of_gradients(plan, snapshot.dimension())?;
-        Ok(Self { batch, mechanism: Mechanism::resume(plan, snapshot, seed)? })
+    /// Keeps something beside the noise, sealed in the state from the next step on.
+    pub fn attach(&mut self, name: &str, contents: Vec<u8>) {
+        self.session.attach(name, contents);
     }
-}
 
-/// The plan by which vectors of so many coordinates are released with their noise.
-pub(crate) fn of_gradients(plan: Plan, dimension: usize) -> Result<Plan> {
-    Ok(plan.of_dimension(dimension)?.releasing_inputs()?)
+    /// What was attached under a name.
+    pub fn attachment(&self, name: &str) -> Option<&[u8]> {
+        self.session.attachment(name)
+    }
+
+    fn check_saved(&self) -> Result<()> {
+        if self.unsaved { Err(Error::UnsavedStep { step: self.step() + 1 }) } else { Ok(()) }
+    }
 }
 
 /// Refuses a plan whose footprint is not that of the clipping.
@@ -229,11 +248,4 @@ pub(crate) fn check_plan(plan: &Plan, clipping: &Clipping) -> Result<()> {
         None => false,
     };
     if fits { Ok(()) } else { Err(Error::Clipping { what: "the plan", expected: format!("{planned:?}") }) }
-}
-
-/// Neither noise nor gradients leave through a debug print.
-impl fmt::Debug for PrivateGradients {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("PrivateGradients").field("mechanism", &self.mechanism).finish_non_exhaustive()
-    }
 }

@@ -9,7 +9,7 @@
 //! | [`clip`] | the bound on one person's part in a step |
 //! | [`adaptive`] | a bound that follows a private quantile of the gradients' norms |
 //! | [`batches`] | who takes part when: in a fixed order over several epochs, or drawn at random in secret |
-//! | [`gradients`], [`sampled`], [`durable`] | the live object: gradients in, noisy sums out; of people who are drawn; continued later, and through crashes |
+//! | [`gradients`], [`sampled`] | the live object: gradients in, noisy sums out, continued through crashes where there is a state; of people who are drawn |
 //! | [`shard`] | the same for very large models: a range of coordinates at a time, in single precision |
 //! | [`optimizer`] | follow the regularized leader, gradient descent with momentum |
 //! | [`iterates`] | the noise in an optimizer's iterates, for any strategy |
@@ -59,7 +59,6 @@ pub mod batches;
 pub mod clip;
 #[cfg(feature = "training")]
 pub mod data;
-pub mod durable;
 mod error;
 pub mod gradients;
 pub mod iterates;
@@ -75,7 +74,6 @@ pub mod train;
 pub use adaptive::AdaptiveNorm;
 pub use batches::{CyclicBatches, PoissonBatches};
 pub use clip::{ClippedSum, Clipping};
-pub use durable::DurableGradients;
 pub use error::{Error, Result};
 pub use gradients::{PrivateGradients, Step};
 pub use optimizer::{Adam, Ftrl, Rates, Region, Sgd};

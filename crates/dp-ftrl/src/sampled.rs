@@ -53,7 +53,7 @@ impl SampledGradients {
     /// Gradients of the given dimension, of people by their identifiers.
     ///
     /// # Errors
-    /// A plan without sampling, and what [`PrivateGradients::with_plan`] and [`PoissonBatches::new`] refuse.
+    /// A plan without sampling, and what [`PrivateGradients::open`] and [`PoissonBatches::new`] refuse.
     pub fn new<I: AsRef<[u8]>>(
         plan: Plan,
         clipping: Clipping,
@@ -68,7 +68,7 @@ impl SampledGradients {
                 range: "that of a plan with sampling; use PrivateGradients for this one",
             });
         };
-        let gradients = PrivateGradients::with_plan(plan, clipping, dimension, seed)?;
+        let gradients = PrivateGradients::open(plan, clipping, dimension, seed, None)?;
         let batches = PoissonBatches::new(sampling, people, gradients.hash_key(SECRET))?;
         let mut this = Self {
             gradients,

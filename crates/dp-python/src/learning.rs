@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use dp_ftrl::{Clipping, DurableGradients, PrivateGradients as Volatile, gradients};
+use dp_ftrl::{Clipping, PrivateGradients as Gradients, gradients};
 use dp_mechanisms::noise::ShardedNoise;
 use dp_mechanisms::shards::{NoiseShard, ShardSet};
 use dp_mechanisms::{Origin, StateFile};
@@ -252,33 +252,9 @@ pub(crate) struct PrivateGradients {
     held: Arc<Held<Gradients>>,
 }
 
-enum Gradients {
-    Volatile(Box<Volatile>),
-    Durable(Box<DurableGradients>),
-}
-
-impl Gradients {
-    fn add(&mut self, gradient: &[f64]) -> dp_ftrl::Result<()> {
-        match self {
-            Self::Volatile(inner) => inner.add(gradient),
-            Self::Durable(inner) => inner.add(gradient),
-        }
-    }
-
-    fn finish(&mut self, out: &mut [f64]) -> dp_ftrl::Result<()> {
-        match self {
-            Self::Volatile(inner) => inner.finish(out).map(drop),
-            Self::Durable(inner) => inner.finish(out).map(drop),
-        }
-    }
-}
-
 impl Stepped for Gradients {
     fn step(&self) -> usize {
-        match self {
-            Self::Volatile(inner) => inner.step(),
-            Self::Durable(inner) => inner.step(),
-        }
+        Gradients::step(self)
     }
 }
 
@@ -301,24 +277,9 @@ impl PrivateGradients {
             let (relation, budget) = (core.footprint().relation(), *core.budget());
             let participation = dp_mechanisms::planner::main_participation(core.footprint());
             let strategy = core.strategy().clone();
-            Ok::<_, Refusal>(match state {
-                None => Gradients::Volatile(Box::new(Volatile::new(
-                    strategy,
-                    clipping,
-                    dimension,
-                    relation,
-                    participation,
-                    budget,
-                    seed,
-                )?)),
-                Some(path) => {
-                    let plan = gradients::plan(strategy, &clipping, relation, participation, budget)?;
-                    let file = StateFile::open(&path, key.as_deref())?;
-                    Gradients::Durable(Box::new(DurableGradients::open(
-                        plan, clipping, dimension, file, seed,
-                    )?))
-                }
-            })
+            let plan = gradients::plan(strategy, &clipping, relation, participation, budget)?;
+            let file = state.map(|path| StateFile::open(&path, key.as_deref())).transpose()?;
+            Ok::<_, Refusal>(Gradients::open(plan, clipping, dimension, seed, file)?)
         })?;
         let held = Held::new("batch of gradients", held);
         let base = held.live();
@@ -384,17 +345,14 @@ impl PrivateGradients {
     /// The noisy sum of the batch, as an array of float64; the next batch begins. Divide by a public number only.
     fn finish<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let mut out = vec![0.0; self.dimension];
-        self.held.with(py, |gradients| gradients.finish(&mut out))?;
+        self.held.with(py, |gradients| gradients.finish(&mut out).map(drop))?;
         Ok(arrays::array(py, out))
     }
 
-    /// The noisy sum of the last finished batch once more, where there is a state: a crash may have come before it was used.
+    /// The noisy sum of the last finished batch once more: with a state, a crash may have come before it was used.
     fn last_finished<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let mut out = vec![0.0; self.dimension];
-        let found = self.held.with(py, |gradients| match gradients {
-            Gradients::Volatile(_) => Ok(None),
-            Gradients::Durable(inner) => inner.last_finished(&mut out),
-        })?;
+        let found = self.held.with(py, |gradients| gradients.last_finished(&mut out))?;
         Ok(found.map(|_| arrays::array(py, out)))
     }
 

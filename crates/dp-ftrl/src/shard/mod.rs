@@ -133,8 +133,7 @@ impl GradientShard {
     pub fn finish(&mut self, out: &mut [f32]) -> Result<Step> {
         let step = self.noise.release(&self.sum, out)?;
         self.clear();
-        let standard_deviation = self.plan().standard_deviation(step).unwrap_or_default();
-        Ok(Step { step, standard_deviation })
+        Ok(Step::of(self.plan(), step))
     }
 
     /// Forgets what was added to the batch.

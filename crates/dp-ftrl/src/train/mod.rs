@@ -82,10 +82,7 @@ use crate::data::{DataError, Examples};
 use crate::error::{Error, Result, check_positive};
 use crate::gradients;
 use crate::model::{Network, Workspace};
-use crate::{
-    AdaptiveNorm, ClippedSum, Clipping, CyclicBatches, DurableGradients, PoissonBatches, PrivateGradients,
-    Rates,
-};
+use crate::{AdaptiveNorm, ClippedSum, Clipping, CyclicBatches, PoissonBatches, PrivateGradients, Rates};
 use optimizer::Live;
 use source::Source;
 
@@ -375,8 +372,16 @@ impl<'a> Trainer<'a> {
     /// # Errors
     /// A plan for another clipping, participation, number of steps or expected batch size.
     pub fn start_with(&self, plan: Plan, seed: Seed) -> Result<Training<'a>> {
+        self.private(self.gradients(plan, seed, None)?)
+    }
+
+    /// The live object of a plan of this trainer's.
+    fn gradients(&self, plan: Plan, seed: Seed, file: Option<StateFile>) -> Result<PrivateGradients> {
         self.check_plan(&plan)?;
-        let gradients = PrivateGradients::with_plan(plan, self.clipping()?, self.dimension(), seed)?;
+        PrivateGradients::open(plan, self.clipping()?, self.dimension(), seed, file)
+    }
+
+    fn private(&self, gradients: PrivateGradients) -> Result<Training<'a>> {
         let draws = self.draws(gradients.plan(), |purpose| gradients.hash_key(purpose))?;
         self.training(Source::Private(Box::new(gradients)), draws)
     }
@@ -397,7 +402,7 @@ impl<'a> Trainer<'a> {
     ///
     /// # Errors
     /// A state or model of other settings, data or budget; a model that is missing or older than the state by more than
-    /// one step; what [`DurableGradients::open`] and [`ModelFile`] refuse.
+    /// one step; what [`PrivateGradients::open`] and [`ModelFile`] refuse.
     pub fn resume(
         &self,
         privacy: &Privacy,
@@ -423,14 +428,11 @@ impl<'a> Trainer<'a> {
         seed: Seed,
         model: ModelFile,
     ) -> Result<Training<'a>> {
-        self.check_plan(&plan)?;
         let saved = model.read()?;
-        let (clipping, dimension) = (self.clipping()?, self.dimension());
-        let mut gradients = DurableGradients::open(plan, clipping, dimension, file, seed)?;
+        let mut gradients = self.gradients(plan, seed, Some(file))?;
         self.check_data(&mut gradients)?;
-        let draws = self.draws(gradients.plan(), |purpose| gradients.hash_key(purpose))?;
         let released = gradients.step();
-        let mut training = self.training(Source::Durable(Box::new(gradients)), draws)?;
+        let mut training = self.private(gradients)?;
         let saved = saved.unwrap_or_else(|| training.save());
         let fresh = training.save();
         if (saved.settings, saved.examples) != (fresh.settings, fresh.examples) {
@@ -455,7 +457,7 @@ impl<'a> Trainer<'a> {
     }
 
     /// Seals a keyed digest of the examples in a new state, and refuses a state of other examples.
-    fn check_data(&self, gradients: &mut DurableGradients) -> Result<()> {
+    fn check_data(&self, gradients: &mut PrivateGradients) -> Result<()> {
         const NAME: &str = "training data";
         let digest = self.examples.digest(&gradients.hash_key(NAME)).to_le_bytes();
         match gradients.attachment(NAME) {

@@ -3,7 +3,7 @@
 use dp_mechanisms::Plan;
 
 use crate::error::Result;
-use crate::{ClippedSum, DurableGradients, PrivateGradients};
+use crate::{ClippedSum, PrivateGradients};
 
 /// The sums of batches.
 #[derive(Debug)]
@@ -12,8 +12,6 @@ pub(super) enum Source {
     Exact(ClippedSum),
     /// With noise.
     Private(Box<PrivateGradients>),
-    /// With noise, and saved before each step becomes visible.
-    Durable(Box<DurableGradients>),
 }
 
 impl Source {
@@ -22,7 +20,6 @@ impl Source {
         match self {
             Self::Exact(sum) => sum.absorb(part),
             Self::Private(gradients) => gradients.absorb(part),
-            Self::Durable(gradients) => gradients.absorb(part),
         }
     }
 
@@ -36,16 +33,13 @@ impl Source {
             Self::Private(gradients) => {
                 gradients.finish(out)?;
             }
-            Self::Durable(gradients) => {
-                gradients.finish(out)?;
-            }
         }
         Ok(())
     }
 
-    /// Writes the last sum again, where it was saved.
+    /// Writes the last sum again, where there was noise in it.
     pub(super) fn last_finished(&self, out: &mut [f64]) -> Result<()> {
-        if let Self::Durable(gradients) = self {
+        if let Self::Private(gradients) = self {
             gradients.last_finished(out)?;
         }
         Ok(())
@@ -56,7 +50,6 @@ impl Source {
         match self {
             Self::Exact(_) => None,
             Self::Private(gradients) => Some(gradients.plan()),
-            Self::Durable(gradients) => Some(gradients.plan()),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Private gradients: what is released, that it can be continued, and how far one person moves it.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use dp_ftrl::{ClippedSum, Clipping, DurableGradients, Error, PrivateGradients, gradients};
+use dp_ftrl::{ClippedSum, Clipping, Error, PrivateGradients, gradients};
 use dp_mechanisms::{
     Budget, CorrelatedNoise, GaussianSource, Method, Participation, Plan, Problem, Relation, Seed, Side,
     StateFile, Strategy, Workload,
@@ -114,83 +115,63 @@ fn errors_leave_everything_as_it_was() {
     assert_eq!((untouched, careless.added(), careless.step()), ([7.0; 3], 1, STEPS));
 }
 
-#[test]
-fn a_resumed_run_equals_the_uninterrupted_one_bit_for_bit() {
-    let clipping = Clipping::flat(0.9).unwrap();
-    for name in Method::ALL.iter().map(|method| method.name()) {
-        let mut whole = start(name, &clipping, 3, 9);
-        let expected: Vec<[f64; 3]> = (0..STEPS).map(|step| finish_batch(&mut whole, step)).collect();
-        let mut running = start(name, &clipping, 3, 9);
-        for (step, expected) in expected.iter().enumerate() {
-            let snapshot = running.snapshot().unwrap();
-            running = PrivateGradients::resume(
-                plan(name, &clipping),
-                clipping.clone(),
-                &snapshot,
-                Seed::reproducible(9),
-            )
-            .unwrap();
-            assert_eq!(running.step(), step);
-            let released = finish_batch(&mut running, step);
-            assert_eq!(released.map(f64::to_bits), expected.map(f64::to_bits), "{name}, step {step}");
-        }
-    }
-}
-
-#[test]
-fn a_batch_in_the_making_is_never_saved() {
-    let clipping = Clipping::flat(1.0).unwrap();
-    let mut gradients = start("sqrt", &clipping, 3, 3);
-    gradients.add(&[1.0, 0.0, 0.0]).unwrap();
-    gradients.add(&[1.0, 0.0, 0.0]).unwrap();
-    assert!(matches!(gradients.snapshot(), Err(Error::UnfinishedBatch { added: 2 })));
-    gradients.finish(&mut [0.0; 3]).unwrap();
-    let snapshot = gradients.snapshot().unwrap();
-    // A plan that covers less than the clipping lets through, or another strategy, cannot continue.
-    let wider = Clipping::flat(2.0).unwrap();
-    let refused =
-        PrivateGradients::resume(plan("sqrt", &clipping), wider.clone(), &snapshot, Seed::reproducible(3));
-    assert!(matches!(refused, Err(Error::Clipping { .. })));
-    let refused = PrivateGradients::resume(plan("sqrt", &wider), wider, &snapshot, Seed::reproducible(3));
-    assert!(matches!(refused, Err(Error::Mechanism(dp_mechanisms::Error::State { .. }))));
-    assert!(
-        PrivateGradients::resume(plan("blt", &clipping), clipping, &snapshot, Seed::reproducible(3)).is_err()
-    );
+/// The live object of [`plan`], with a state in a file.
+fn open(directory: &Path, name: &str, clipping: &Clipping) -> Result<PrivateGradients, Error> {
+    let file = StateFile::open(&directory.join("state"), None)?;
+    PrivateGradients::open(plan(name, clipping), clipping.clone(), 3, Seed::reproducible(4), Some(file))
 }
 
 #[test]
 fn crashes_lose_and_repeat_nothing() {
     let clipping = Clipping::flat(0.9).unwrap();
-    let mut whole = start("scaled-blt", &clipping, 3, 4);
-    let expected: Vec<[f64; 3]> = (0..STEPS).map(|step| finish_batch(&mut whole, step)).collect();
-    let directory = tempfile::tempdir().unwrap();
-    let open = || {
-        let file = StateFile::open(&directory.path().join("state"), None).unwrap();
-        let seed = Seed::reproducible(4);
-        DurableGradients::open(plan("scaled-blt", &clipping), clipping.clone(), 3, file, seed).unwrap()
-    };
-    let mut shown = [0.0; 3];
-    assert_eq!(open().last_finished(&mut shown), Ok(None));
-    for (step, expected) in expected.iter().enumerate() {
-        let mut gradients = open();
-        assert_eq!(gradients.step(), step);
-        // Killed in the middle of a batch: nobody has seen anything of it, and it is added again from the start.
-        gradients.add(&[5.0, 5.0, 5.0]).unwrap();
-        drop(gradients);
-        let mut gradients = open();
-        for gradient in batch(step) {
-            gradients.add(&gradient).unwrap();
+    for name in Method::ALL.iter().map(|method| method.name()) {
+        let mut whole = start(name, &clipping, 3, 4);
+        let expected: Vec<[f64; 3]> = (0..STEPS).map(|step| finish_batch(&mut whole, step)).collect();
+        let directory = tempfile::tempdir().unwrap();
+        let open = || open(directory.path(), name, &clipping).unwrap();
+        let mut shown = [0.0; 3];
+        assert_eq!(open().last_finished(&mut shown), Ok(None));
+        for (step, expected) in expected.iter().enumerate() {
+            let mut gradients = open();
+            assert_eq!(gradients.step(), step);
+            // Killed in the middle of a batch: nobody has seen anything of it, and it is added again from the start.
+            gradients.add(&[5.0, 5.0, 5.0]).unwrap();
+            drop(gradients);
+            let mut gradients = open();
+            for gradient in batch(step) {
+                gradients.add(&gradient).unwrap();
+            }
+            assert_eq!(gradients.finish(&mut shown).unwrap().step, step + 1);
+            assert_eq!(shown.map(f64::to_bits), expected.map(f64::to_bits), "{name}, step {step}");
+            // Killed before the optimizer used the release: it is shown again.
+            drop(gradients);
+            let mut again = [0.0; 3];
+            assert_eq!(open().last_finished(&mut again).unwrap().map(|step| step.step), Some(step + 1));
+            assert_eq!(again, shown);
         }
-        assert_eq!(gradients.finish(&mut shown).unwrap().step, step + 1);
-        assert_eq!(shown, *expected);
-        // Killed before the optimizer used the release: it is shown again.
-        drop(gradients);
-        let mut again = [0.0; 3];
-        assert_eq!(open().last_finished(&mut again).unwrap().map(|step| step.step), Some(step + 1));
-        assert_eq!(again, shown);
+        let mut gradients = open();
+        assert!(gradients.finish(&mut shown).is_err(), "the horizon holds across crashes");
     }
-    let mut gradients = open();
-    assert!(gradients.finish(&mut shown).is_err(), "the horizon holds across crashes");
+}
+
+#[test]
+fn a_state_is_continued_by_its_own_plan_only() {
+    let clipping = Clipping::flat(1.0).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let mut gradients = open(directory.path(), "sqrt", &clipping).unwrap();
+    gradients.add(&[1.0, 0.0, 0.0]).unwrap();
+    gradients.finish(&mut [0.0; 3]).unwrap();
+    drop(gradients);
+    // A plan that covers less than the clipping lets through, or another strategy, cannot continue.
+    let wider = Clipping::flat(2.0).unwrap();
+    let file = StateFile::open(&directory.path().join("state"), None).unwrap();
+    let (narrow, seed) = (plan("sqrt", &clipping), Seed::reproducible(4));
+    let refused = PrivateGradients::open(narrow, wider.clone(), 3, seed, Some(file));
+    assert!(matches!(refused, Err(Error::Clipping { .. })));
+    let refused = open(directory.path(), "sqrt", &wider);
+    assert!(matches!(refused, Err(Error::Mechanism(dp_mechanisms::Error::State { .. }))));
+    assert!(open(directory.path(), "blt", &clipping).is_err());
+    assert_eq!(open(directory.path(), "sqrt", &clipping).unwrap().step(), 1);
 }
 
 #[test]
@@ -199,10 +180,7 @@ fn a_step_that_waits_for_the_disk_takes_no_more_gradients() {
     let directory = tempfile::tempdir().unwrap();
     let (inside, away) = (directory.path().join("inside"), directory.path().join("away"));
     std::fs::create_dir(&inside).unwrap();
-    let file = StateFile::open(&inside.join("state"), None).unwrap();
-    let mut gradients =
-        DurableGradients::open(plan("sqrt", &clipping), clipping.clone(), 3, file, Seed::reproducible(6))
-            .unwrap();
+    let mut gradients = open(&inside, "sqrt", &clipping).unwrap();
     gradients.add(&[0.5, 0.0, 0.0]).unwrap();
     std::fs::rename(&inside, &away).unwrap();
     let mut out = [7.0; 3];
@@ -211,7 +189,7 @@ fn a_step_that_waits_for_the_disk_takes_no_more_gradients() {
     assert_eq!(gradients.add(&[0.5, 0.0, 0.0]), Err(Error::UnsavedStep { step: 1 }));
     std::fs::rename(&away, &inside).unwrap();
     assert_eq!(gradients.finish(&mut out).unwrap().step, 1);
-    let mut whole = start("sqrt", &clipping, 3, 6);
+    let mut whole = start("sqrt", &clipping, 3, 4);
     whole.add(&[0.5, 0.0, 0.0]).unwrap();
     let mut expected = [0.0; 3];
     whole.finish(&mut expected).unwrap();

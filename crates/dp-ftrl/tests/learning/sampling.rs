@@ -3,7 +3,7 @@
 use dp_ftrl::data::{Examples, digits};
 use dp_ftrl::model::Network;
 use dp_ftrl::train::{Aim, CyclicSampling, ModelFile, Privacy, Settings, Trainer};
-use dp_ftrl::{Clipping, DurableGradients, Error, Rates, SampledGradients, Sgd};
+use dp_ftrl::{Clipping, Error, PrivateGradients, Rates, SampledGradients, Sgd};
 use dp_mechanisms::accountant::sampling::CyclicPoisson;
 use dp_mechanisms::{Budget, Method, Plan, Problem, Relation, Seed, StateFile, Workload};
 
@@ -125,7 +125,8 @@ fn the_secret_of_the_draws_outlives_a_crash() {
     for _ in 0..4 {
         let file = StateFile::open(&directory.path().join("state"), None).unwrap();
         let seed = Seed::from_system().unwrap();
-        let mut gradients = DurableGradients::open(plan.clone(), clipping.clone(), 3, file, seed).unwrap();
+        let mut gradients =
+            PrivateGradients::open(plan.clone(), clipping.clone(), 3, seed, Some(file)).unwrap();
         secrets.push(gradients.hash_key("draws").number(b""));
         gradients.finish(&mut [0.0; 3]).unwrap();
     }
