@@ -1,7 +1,7 @@
 //! A survey of salaries without a trusted survey office: everybody privatizes the answer before sending it.
 
 use dp_apps::Result;
-use dp_apps::local::{Client, Protocol, Server, intervals};
+use dp_apps::local::{Protocol, Server, intervals};
 use dp_mechanisms::{Budget, Method, Problem, Seed, Workload};
 
 /// Runs the story; fixed seeds make it the same every time, which also makes it *not private*.
@@ -16,8 +16,7 @@ pub(crate) fn main() -> Result<()> {
         let rank = (person as f64 + 0.5) / people as f64;
         let salary = 30_000.0 + 60_000.0 * rank + 60_000.0 * rank.powi(6);
         salaries.push(salary);
-        let client = Client::new(&protocol, Seed::reproducible(person));
-        server.receive(&client.value(salary / highest)?)?;
+        server.receive(&protocol.message(salary / highest, Seed::reproducible(person))?)?;
     }
     for level in [0.25, 0.5, 0.75] {
         let estimate = server.quantile(level)? * highest;

@@ -58,7 +58,7 @@ const GRID: f64 = 1.0 / 65536.0;
 ///
 /// # Example
 /// ```
-/// use dp_apps::local::{Client, Protocol, Server, intervals};
+/// use dp_apps::local::{Protocol, Server, intervals};
 /// use dp_mechanisms::{Budget, Method, Problem, Seed, Workload};
 /// let clients = 500;
 /// let strategy =
@@ -67,7 +67,7 @@ const GRID: f64 = 1.0 / 65536.0;
 /// let mut server = Server::new(&protocol);
 /// for client in 0..clients {
 ///     let age = client as f64 / clients as f64;
-///     server.receive(&Client::new(&protocol, Seed::from_system()?).value(age)?)?;
+///     server.receive(&protocol.message(age, Seed::from_system()?)?)?;
 /// }
 /// let median = server.quantile(0.5)?;
 /// assert!((0.0..=1.0).contains(&median));
@@ -212,52 +212,40 @@ impl Protocol {
     pub fn midpoint(&self, interval: usize) -> f64 {
         (interval as f64 + 0.5) / self.intervals() as f64
     }
-}
 
-/// One client, who sends one message and is used up by it.
-#[derive(Debug)]
-pub struct Client<'a> {
-    protocol: &'a Protocol,
-    seed: Seed,
-}
-
-impl<'a> Client<'a> {
-    /// A client. Where its noise comes from is the seed's.
-    pub fn new(protocol: &'a Protocol, seed: Seed) -> Self {
-        Self { protocol, seed }
-    }
-
-    /// The message of a client with the value d in [0, 1]: for medians and quantiles.
+    /// The message of a client with the value d in [0, 1]: for medians and quantiles. Its noise comes from the seed, which is the
+    /// client's own; the guarantee is for one message of each client.
     ///
     /// # Errors
     /// A value outside [0, 1].
-    pub fn value(self, value: f64) -> Result<Message> {
+    pub fn message(&self, value: f64, seed: Seed) -> Result<Message> {
         if !(0.0..=1.0).contains(&value) {
             return Err(Error::OutOfRange { what: "value of a client", value, range: "[0, 1]" });
         }
-        self.message(|theta| f64::from(u8::from(value <= theta)))
+        self.noisy(|theta| f64::from(u8::from(value <= theta)), seed)
     }
 
     /// The message of a client with a convex 1-Lipschitz loss, given by its derivative. Derivatives outside [-1, 1] and
-    /// falling ones are corrected to the nearest that is allowed, so that privacy does not depend on them.
+    /// falling ones are corrected to the nearest that is allowed, so that privacy does not depend on them. For the seed see
+    /// [`Self::message`].
     ///
     /// # Errors
     /// A derivative that is NaN.
-    pub fn loss(self, derivative: impl Fn(f64) -> f64) -> Result<Message> {
-        self.message(|theta| f64::midpoint(1.0, derivative(theta)))
+    pub fn message_of_loss(&self, derivative: impl Fn(f64) -> f64, seed: Seed) -> Result<Message> {
+        self.noisy(|theta| f64::midpoint(1.0, derivative(theta)), seed)
     }
 
-    fn message(self, weight_to_the_left: impl Fn(f64) -> f64) -> Result<Message> {
-        let weight = |interval| weight_to_the_left(self.protocol.midpoint(interval));
-        let intervals = 0..self.protocol.intervals();
-        match &self.protocol.form {
+    fn noisy(&self, weight_to_the_left: impl Fn(f64) -> f64, seed: Seed) -> Result<Message> {
+        let weight = |interval| weight_to_the_left(self.midpoint(interval));
+        let intervals = 0..self.intervals();
+        match &self.form {
             Form::Sums(plan) => {
                 let mut encoding = Increments::of(plan);
                 let mut changes = Vec::with_capacity(intervals.len());
                 for interval in intervals {
                     encoding.encode(&weight(interval), &mut changes)?;
                 }
-                let mut mechanism = Mechanism::new(plan.clone(), self.seed)?;
+                let mut mechanism = Mechanism::new(plan.clone(), seed)?;
                 let mut message = vec![0.0; changes.len()];
                 for ((_, change), release) in changes.iter().zip(message.chunks_exact_mut(1)) {
                     mechanism.release(&[*change], release)?;
@@ -273,7 +261,7 @@ impl<'a> Client<'a> {
                     last = next;
                 }
                 let value = |level, row| answers.value(&weights, level, row);
-                Ok(Message::Answer(answers.response().answer(self.seed, value)))
+                Ok(Message::Answer(answers.response().answer(seed, value)))
             }
         }
     }
@@ -448,7 +436,7 @@ mod tests {
             .enumerate()
             .map(|(index, value)| {
                 let seed = Seed::reproducible(index as u64);
-                Client::new(protocol, seed).value(*value).unwrap()
+                protocol.message(*value, seed).unwrap()
             })
             .collect()
     }
@@ -483,16 +471,16 @@ mod tests {
         };
         let mut server = Server::new(&protocol);
         for (index, centre) in [0.2, 0.3, 0.35, 0.9].into_iter().enumerate() {
-            let client = Client::new(&protocol, Seed::reproducible(index as u64));
-            server.receive(&client.loss(huber(centre)).unwrap()).unwrap();
+            let seed = Seed::reproducible(index as u64);
+            server.receive(&protocol.message_of_loss(huber(centre), seed).unwrap()).unwrap();
         }
         let best = (0..=1000).map(|i| risk(f64::from(i) / 1000.0)).fold(f64::INFINITY, f64::min);
         let excess = (risk(server.minimizer().unwrap()) - best) / 4.0;
         assert!(excess <= 1.0 / 100.0, "{excess}");
         for (slope, end) in [(1.0, 0.0), (-1.0, 1.0)] {
             let mut server = Server::new(&protocol);
-            let client = Client::new(&protocol, Seed::reproducible(9));
-            server.receive(&client.loss(|_| slope).unwrap()).unwrap();
+            let message = protocol.message_of_loss(|_| slope, Seed::reproducible(9));
+            server.receive(&message.unwrap()).unwrap();
             assert!((server.minimizer().unwrap() - end).abs() < 1e-9);
         }
     }
@@ -510,8 +498,8 @@ mod tests {
             for round in 0..rounds {
                 let mut server = Server::new(&protocol);
                 for (index, value) in values.iter().enumerate() {
-                    let client = Client::new(&protocol, Seed::reproducible(round * 1000 + index as u64));
-                    server.receive(&client.value(*value).unwrap()).unwrap();
+                    let seed = Seed::reproducible(round * 1000 + index as u64);
+                    server.receive(&protocol.message(*value, seed).unwrap()).unwrap();
                 }
                 let (estimate, stated) = server.distribution().unwrap()[4];
                 let truth =
@@ -541,7 +529,7 @@ mod tests {
             let mut server = Server::new(&protocol);
             for (index, value) in values.iter().enumerate() {
                 let seed = Seed::reproducible(round * 1000 + index as u64);
-                server.receive(&Client::new(&protocol, seed).value(*value).unwrap()).unwrap();
+                server.receive(&protocol.message(*value, seed).unwrap()).unwrap();
             }
             let truth =
                 |interval| values.iter().filter(|value| **value <= protocol.midpoint(interval)).count();
@@ -576,7 +564,7 @@ mod tests {
             let mut server = Server::new(&protocol);
             for (index, value) in values.iter().enumerate() {
                 let seed = Seed::reproducible(round * 1000 + index as u64);
-                server.receive(&Client::new(&protocol, seed).value(*value).unwrap()).unwrap();
+                server.receive(&protocol.message(*value, seed).unwrap()).unwrap();
             }
             let excess = risk(server.minimizer().unwrap()) - best;
             broken += u32::from(excess > server.excess_risk(0.2).unwrap());
@@ -623,12 +611,9 @@ mod tests {
         // √2/μ = 1.45.
         let budget = Budget::gaussian(0.975).unwrap();
         let coarse = |protocol: &Protocol, value: f64| {
-            let first = |seed| {
-                let client = Client::new(protocol, Seed::reproducible(seed));
-                match client.value(value).unwrap() {
-                    Message::Sums(message) => message[0],
-                    Message::Answer(_) => f64::NAN,
-                }
+            let first = |seed| match protocol.message(value, Seed::reproducible(seed)).unwrap() {
+                Message::Sums(message) => message[0],
+                Message::Answer(_) => f64::NAN,
             };
             let near: Vec<f64> = (0..600).map(first).filter(|sent| sent.abs() < 0.25).collect();
             assert!(near.len() > 40, "{}", near.len());
@@ -645,9 +630,9 @@ mod tests {
     fn nonsense_is_refused() {
         let protocol = quiet(4);
         for bad in [-0.1, 1.1, f64::NAN] {
-            assert!(Client::new(&protocol, Seed::reproducible(1)).value(bad).is_err());
+            assert!(protocol.message(bad, Seed::reproducible(1)).is_err());
         }
-        assert!(Client::new(&protocol, Seed::reproducible(1)).loss(|_| f64::NAN).is_err());
+        assert!(protocol.message_of_loss(|_| f64::NAN, Seed::reproducible(1)).is_err());
         let mut server = Server::new(&protocol);
         assert!(server.quantile(0.5).is_err() && server.excess_risk(0.1).is_err());
         assert!(server.receive(&Message::Sums(vec![0.0; 3])).is_err());

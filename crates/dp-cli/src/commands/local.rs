@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use dp_apps::local::{Client, Protocol, Server, intervals};
+use dp_apps::local::{Protocol, Server, intervals};
 use dp_mechanisms::budget::Kind;
 use dp_mechanisms::{Budget, Participation, Seed, Workload};
 use serde::Serialize;
@@ -99,11 +99,10 @@ impl Local {
                 Some(seed) => Seed::reproducible(seed.wrapping_mul(1 << 32).wrapping_add(index as u64)),
                 None => Seed::from_system()?,
             };
-            let client = Client::new(&protocol, seed);
             // A blank client lies to the right of everything: all its numbers are noise.
             let message = match value {
-                Some(value) => client.value((value.clamp(low, high) - low) / (high - low))?,
-                None => client.loss(|_| -1.0)?,
+                Some(value) => protocol.message((value.clamp(low, high) - low) / (high - low), seed)?,
+                None => protocol.message_of_loss(|_| -1.0, seed)?,
             };
             server.receive(&message)?;
         }
