@@ -8,8 +8,8 @@
 //! | part of `D1 · T · D2` | bits | why |
 //! |---|---|---|
 //! | T | as many as the decoder needs, 36 first | an error in T is an error in the release |
-//! | D1 | 10 below its smallest entry, as far as 12 bits of range go | undone exactly, and near the optimum the noise changes with the square of an error |
-//! | D2 | 24 below its smallest entry, or down to 14 where the noise would be too wide | undone exactly, but a column that is too short by one unit wastes that much |
+//! | D1 | 20 of its smallest entry, or down to 10 where measurements would be too large | undone exactly, and near the optimum the mean of the noise changes with the square of an error, but that of a step in proportion |
+//! | D2 | 24 of its smallest entry, or down to 14 where measurements would be too large | undone exactly, but a column that is too short by one unit wastes that much |
 
 use std::sync::Arc;
 
@@ -42,39 +42,55 @@ pub const MOST_BITS: u32 = 56;
 /// The smallest number of bits at which C̃ still resembles C.
 pub const FEWEST_BITS: u32 = 20;
 
-/// Bits of the smallest entry of D1, and the largest range of that diagonal in bits.
-const ROW_BITS: (u32, u32) = (10, 12);
+/// Bits of the smallest entry of D1, as far as those of the largest one go: where there is room, and where there is none.
+const ROW_BITS: [(u32, u32); 2] = [(20, 40), (10, 22)];
+
+/// Bits of the smallest entry of D2: where there is room; where measurements would be too large; and where inputs times its largest
+/// entry would be.
+const COLUMN_BITS: [u32; 3] = [24, 14, 10];
 
 /// The largest range of D2 in bits.
-const COLUMN_RANGE: u32 = 20;
+const COLUMN_RANGE: u32 = 30;
 
-/// The fewest and the most bits of the smallest entry of D2.
-const COLUMN_BITS: (u32, u32) = (14, 24);
+/// Entries of D2 that are added up by one transform in f64 are within so many bits of each other.
+const ALIKE: f64 = 8.0;
+
+/// The most transforms for that.
+const MOST_BLOCKS: usize = 8;
 
 /// How finely a strategy is rounded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Precision {
     /// Bits of an entry, or of an entry of the core of a scaled matrix.
     pub(super) entries: u32,
-    /// Bits of the smallest entry of D2.
-    columns: u32,
+    /// Bits of the largest entry of D1, and how many of them can be spared.
+    rows: (u32, u32),
+    /// Bits of the smallest entry of D2, and how many of them can be spared.
+    columns: (u32, u32),
 }
 
 impl Precision {
-    /// So many bits for entries, and as many as there can be for the columns.
+    /// So many bits for entries, and as many as there can be for diagonals.
     pub(super) fn new(entries: u32) -> Self {
-        Self { entries, columns: COLUMN_BITS.1 }
+        Self { entries, rows: (u32::MAX, 0), columns: (COLUMN_BITS[0], 0) }
     }
 
-    /// So many bits less: those of the columns go first, whose loss costs noise; the others are needed to decode.
-    pub(super) fn without(self, excess: u32) -> Self {
-        let spare = excess.min(self.columns - COLUMN_BITS.0);
-        Self { entries: self.entries.saturating_sub(excess - spare), columns: self.columns - spare }
+    /// So many bits less: those of the diagonals go first, whose loss costs noise; the others are needed to decode.
+    pub(super) fn without(mut self, excess: u32) -> Self {
+        for left in (1..=excess).rev() {
+            let larger = if self.rows.1 >= self.columns.1 { &mut self.rows } else { &mut self.columns };
+            if larger.1 == 0 {
+                self.entries = self.entries.saturating_sub(left);
+                break;
+            }
+            *larger = (larger.0 - 1, larger.1 - 1);
+        }
+        self
     }
 
     /// Whether only entries are left to be cut.
-    pub(super) fn has_coarsest_columns(self) -> bool {
-        self.columns == COLUMN_BITS.0
+    pub(super) fn has_coarsest_diagonals(self) -> bool {
+        (self.rows.1, self.columns.1) == (0, 0)
     }
 }
 
@@ -102,6 +118,8 @@ pub struct IntegerStrategy {
     pub(super) entries: Entries,
     /// The real T, if its inverse is a recursion of few values that decodes well enough.
     pub(super) recursion: Option<Core>,
+    /// How finely it is rounded: for diagonals what became of what was asked for.
+    pub(super) precision: Precision,
     /// The squared norm of the longest column, where finding it takes a convolution.
     longest: Option<BigUint>,
     /// The largest sum of magnitudes in a row, and in a row of the core times D2.
@@ -188,6 +206,7 @@ impl Source {
             workload: strategy.workload().to_string(),
             reason,
         };
+        let mut used = precision;
         let (entries, core, longest) = match &self.matrix {
             Known::Integers(entries) => (entries.clone(), None, None),
             Known::Real(Measurement::Toeplitz(core)) => {
@@ -195,8 +214,10 @@ impl Source {
                 (Entries::Toeplitz { coefficients, bits }, Some(core), None)
             }
             Known::Real(Measurement::Scaled { rows, core, columns }) => {
-                let (entries, longest) =
-                    scaled(rows, &core.coefficients(steps)?, columns.as_deref(), precision, magnitude)?;
+                let coefficients = core.coefficients(steps)?;
+                let (entries, longest, diagonals) =
+                    scaled(rows, &coefficients, columns.as_deref(), precision, magnitude)?;
+                used = diagonals;
                 (entries, Some(core), Some(longest))
             }
             Known::Real(Measurement::LeftNodes) => (Entries::LeftNodes { bits }, None, None),
@@ -228,6 +249,7 @@ impl Source {
         };
         Ok(IntegerStrategy {
             entries,
+            precision: used,
             recursion,
             longest,
             reach,
@@ -505,28 +527,24 @@ fn rounded(values: &[f64], bits: u32) -> Result<(Vec<i64>, u32)> {
     Ok((values.iter().map(|value| (value * scale).round() as i64).collect(), shift))
 }
 
-/// Values up to 1 times `2^s`, rounded: the smallest gets the bits given first, as far as the range given second goes, and no
-/// less than one unit.
-fn diagonal(values: &[f64], (bits, range): (u32, u32)) -> (Vec<i64>, u32) {
+/// The bits in front of the smallest value, up to 1, and the largest.
+fn range(values: &[f64]) -> u32 {
     let smallest = values.iter().copied().fold(1.0, f64::min);
-    let below = (1 - libm::frexp(smallest).1).clamp(0, range.cast_signed()).unsigned_abs();
-    let shift = bits + below;
-    let unit = libm::ldexp(1.0, shift.cast_signed());
-    (values.iter().map(|value| (value * unit).round().max(1.0) as i64).collect(), shift)
+    (1 - libm::frexp(smallest).1).unsigned_abs()
 }
 
 /// Rounds the factors of `D1 · T · D2`, and normalizes the columns of what came out if none are given. Returns the squared norm
-/// of the longest column beside it.
+/// of the longest column beside it, and how finely the diagonals are rounded.
 fn scaled(
     rows: &[f64],
     coefficients: &[f64],
     columns: Option<&[f64]>,
     precision: Precision,
     magnitude: u64,
-) -> Result<(Entries, BigUint)> {
+) -> Result<(Entries, BigUint, Precision)> {
     // What a convolution takes is one word: the columns must leave room for the inputs.
     let room = (1_u64 << 61) / magnitude.max(1);
-    if room < 1 << COLUMN_BITS.0 {
+    if room < 1 << COLUMN_BITS[1] {
         return Err(Error::OutOfRange {
             what: "the largest input of a scaled strategy in grid units",
             value: magnitude as f64,
@@ -535,7 +553,15 @@ fn scaled(
     }
     // Diagonals have no scale of their own: the largest row and the smallest column are one.
     let largest = rows.iter().copied().fold(0.0, f64::max);
-    let (rows, row_bits) = diagonal(&rows.iter().map(|row| row / largest).collect::<Vec<f64>>(), ROW_BITS);
+    // Nor may rows differ by more than columns can that are to have one length.
+    let least = room.ilog2().saturating_sub(COLUMN_BITS[2]).min(COLUMN_RANGE).cast_signed() - 2;
+    let least = if columns.is_none() { libm::ldexp(1.0, -least) } else { 0.0 };
+    let rows: Vec<f64> = rows.iter().map(|row| (row / largest).max(least)).collect();
+    let row_range = range(&rows);
+    let [row_bits, fewest] = ROW_BITS.map(|(smallest, largest)| (smallest + row_range).min(largest));
+    let row_bits = row_bits.min(precision.rows.0);
+    let unit = libm::ldexp(1.0, row_bits.cast_signed());
+    let rows: Vec<i64> = rows.iter().map(|row| (row * unit).round().max(1.0) as i64).collect();
     let (coefficients, core_bits) = rounded(coefficients, precision.entries)?;
     let energies = Energies::new(&rows, &coefficients)?;
     let lengths: Vec<f64> = if let Some(columns) = columns {
@@ -543,18 +569,26 @@ fn scaled(
         columns.iter().map(|column| column / smallest).collect()
     } else {
         // Square roots of exact sums, in f64: how columns are scaled is a choice, not a claim.
-        let norms: Vec<f64> = energies.estimates().map(f64::sqrt).collect();
+        let norms: Vec<f64> = energies.estimates().into_iter().map(f64::sqrt).collect();
         let longest = norms.iter().copied().fold(0.0, f64::max);
         norms.iter().map(|norm| longest / norm).collect()
     };
-    let column_bits = precision.columns.min(room.ilog2().saturating_sub(COLUMN_RANGE)).max(COLUMN_BITS.0);
+    let longest = lengths.iter().copied().fold(1.0, f64::max);
+    let column_range = range(&[longest.recip()]);
+    let most = room.ilog2().saturating_sub(column_range).max(COLUMN_BITS[2]);
+    let column_bits = precision.columns.0.min(most);
     let unit = f64::from(1_u32 << column_bits);
     let limit = (1_u64 << (column_bits + COLUMN_RANGE)).min(room) as f64;
     let columns: Vec<i64> =
         lengths.iter().map(|length| (unit * length).floor().clamp(1.0, limit) as i64).collect();
     let longest = energies.longest(&columns);
     let bits = [row_bits, core_bits, column_bits];
-    Ok((Entries::Scaled { rows, coefficients, columns, bits }, longest))
+    let used = Precision {
+        rows: (row_bits, row_bits.saturating_sub(fewest)),
+        columns: (column_bits, column_bits.saturating_sub(COLUMN_BITS[1])),
+        ..precision
+    };
+    Ok((Entries::Scaled { rows, coefficients, columns, bits }, longest, used))
 }
 
 /// The largest sums of magnitudes in a row: of the matrix, and of its core times D2.
@@ -567,12 +601,22 @@ fn reach(entries: &Entries, steps: usize) -> [BigUint; 2] {
                 |values: &[i64]| values.iter().map(|value| value.unsigned_abs() as f64).collect::<Vec<f64>>();
             let (core, columns) = (real(coefficients), real(columns));
             let norm = |values: &[f64]| values.iter().map(|value| value * value).sum::<f64>().sqrt();
-            // A transform in f64 is wrong by less than 1e-12 of the product of the norms.
-            let margin = 1e-10 * norm(&core) * norm(&columns);
-            let sums: Vec<f64> = fft::convolve_truncated(&core, &columns, steps)
-                .into_iter()
-                .map(|sum| (sum.max(0.0) + margin) * (1.0 + 1e-9))
-                .collect();
+            let mut sums = vec![0.0; steps];
+            // Columns of one size at a time: the margin of large ones would be too much where rows are larger still.
+            let (mut start, mut blocks) = (0, 0);
+            while start < steps {
+                let alike = |column: &f64| (column / columns[start]).log2().abs() <= ALIKE;
+                let alike = columns[start..].iter().take_while(|column| alike(column)).count();
+                let end = if blocks < MOST_BLOCKS { start + alike } else { steps };
+                let block = &columns[start..end];
+                // A transform in f64 is wrong by less than 1e-12 of the product of the norms.
+                let margin = 1e-10 * norm(&core[..steps - start]) * norm(block);
+                let part = fft::convolve_truncated(&core[..steps - start], block, steps - start);
+                for (sum, value) in sums[start..].iter_mut().zip(part) {
+                    *sum += (value.max(0.0) + margin) * (1.0 + 1e-9);
+                }
+                (start, blocks) = (end, blocks + 1);
+            }
             let scaled = sums.iter().zip(rows).map(|(sum, row)| sum * row.unsigned_abs() as f64);
             [ceiling(scaled.fold(0.0, f64::max)), ceiling(sums.iter().copied().fold(0.0, f64::max))]
         }

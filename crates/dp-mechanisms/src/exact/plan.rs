@@ -65,11 +65,14 @@ pub enum NoiseParameter {
     },
 }
 
-/// No measurement with its noise may reach this: the sampler stays below `2^123`, and so must the measurement.
-const LARGEST_MEASUREMENT_BITS: u64 = 122;
+/// Measurements stay below this power of two, and the sampler below `2^123`: their sum leaves no 128 bits.
+const LARGEST_MEASUREMENT_BITS: u64 = 125;
 
-// Exact products recover whatever measurements are allowed.
-const _: () = assert!(REACH >> LARGEST_MEASUREMENT_BITS > 0);
+/// The same for what a convolution must recover, before rows are scaled.
+const LARGEST_CONVOLUTION_BITS: u64 = 122;
+
+// Exact products recover whatever is allowed.
+const _: () = assert!(REACH >> LARGEST_CONVOLUTION_BITS > 0);
 
 /// The widest exact noise, in bits of σ².
 const WIDEST_VARIANCE_BITS: u64 = 200;
@@ -122,8 +125,8 @@ impl ExactPlan {
             let draft = Draft::new(&integer, &lattice, &footprint, touched, budget)?;
             if draft.excess > 0 {
                 // This falls at every turn, and rounding refuses in the end.
-                precision = precision.without(draft.excess);
-                if precision.has_coarsest_columns() {
+                precision = integer.precision.without(draft.excess);
+                if precision.has_coarsest_diagonals() {
                     most = precision.entries;
                 }
                 continue;
@@ -484,9 +487,9 @@ impl Draft {
             _ => (NoiseParameter::SquaredScale { numerator, denominator, doublings: 0 }, 0),
         };
         let magnitude = BigUint::from(lattice.magnitude());
-        let bits_over =
-            |reach: &BigUint| (reach * &magnitude).bits().saturating_sub(LARGEST_MEASUREMENT_BITS);
-        let too_large = bits_over(strategy.reach()).max(bits_over(strategy.convolution_reach()));
+        let bits_over = |reach: &BigUint, most: u64| (reach * &magnitude).bits().saturating_sub(most);
+        let too_large = bits_over(strategy.reach(), LARGEST_MEASUREMENT_BITS)
+            .max(bits_over(strategy.convolution_reach(), LARGEST_CONVOLUTION_BITS));
         let excess = too_wide.max(too_large);
         Ok(Self { sensitivity, noise, excess: u32::try_from(excess).unwrap_or(u32::MAX) })
     }

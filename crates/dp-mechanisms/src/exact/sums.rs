@@ -5,71 +5,68 @@ use num_bigint::BigUint;
 use super::transform::{Convolver, REACH};
 use crate::error::{Error, Result};
 
-/// `Σ_k rows[j+k]² coefficients[k]²` for every j, exactly: `low + high · 2^width`.
-pub(super) struct Energies {
-    low: Vec<u128>,
-    high: Vec<u128>,
-    width: u32,
-}
+/// `Σ_k rows[j+k]² coefficients[k]²` for every j, exactly: a sum of parts, each in units of a power of two.
+pub(super) struct Energies(Vec<(u32, Vec<u128>)>);
 
 impl Energies {
-    /// Exact correlations, with the squares of the coefficients in two parts.
+    /// Exact correlations, with the squares of the rows and of the coefficients in parts of few bits.
     pub(super) fn new(rows: &[i64], coefficients: &[i64]) -> Result<Self> {
         let steps = rows.len();
         let squared = |value: i64| u128::from(value.unsigned_abs()).pow(2);
-        let largest_row = squared(largest(rows).cast_signed());
-        let largest_coefficient = squared(largest(coefficients).cast_signed());
         let logarithm = |value: u128| u128::BITS - value.leading_zeros();
-        // A sum of `steps` products of a squared row and a part stays below the reach of the transform.
-        let width = 121_u32.saturating_sub(logarithm(largest_row) + logarithm(steps as u128)).min(60);
-        if 2 * width < logarithm(largest_coefficient) || logarithm(largest_row) > 61 {
+        let bits_of = |values: &[i64]| logarithm(squared(largest(values).cast_signed())).max(1);
+        let (row_bits, coefficient_bits) = (bits_of(rows), bits_of(coefficients));
+        // A sum of `steps` products of parts stays below the reach of the transform.
+        let row_width = row_bits.div_ceil(row_bits.div_ceil(61));
+        let width = 121_u32.saturating_sub(row_width + logarithm(steps as u128)).min(60);
+        if width < 20 {
             return Err(Error::TooLarge {
                 what: "the exact columns of a scaled strategy",
                 steps,
                 limit: 1 << 24,
             });
         }
-        let reversed: Vec<i64> = rows.iter().rev().map(|row| row * row).collect();
         let length = (2 * steps).next_power_of_two();
-        let correlate = |part: &dyn Fn(u128) -> u128| {
-            let kernel: Vec<i64> = coefficients.iter().map(|value| part(squared(*value)) as i64).collect();
-            let mut sums = Vec::with_capacity(length);
-            Convolver::new(&kernel, length, REACH - 1)
-                .multiply(&reversed, |value| sums.push(value.unsigned_abs()));
-            sums.truncate(steps);
-            sums.reverse();
-            sums
-        };
-        let low = correlate(&|square| square & ((1 << width) - 1));
-        let high = if largest_coefficient >> width == 0 {
-            vec![0; steps]
-        } else {
-            correlate(&|square| square >> width)
-        };
-        Ok(Self { low, high, width })
+        let part = |value: i64, start: u32, width: u32| (squared(value) >> start & ((1 << width) - 1)) as i64;
+        let mut parts = Vec::new();
+        for start in (0..coefficient_bits).step_by(width as usize) {
+            let kernel: Vec<i64> = coefficients.iter().map(|value| part(*value, start, width)).collect();
+            let convolver = Convolver::new(&kernel, length, REACH - 1);
+            for row_start in (0..row_bits).step_by(row_width as usize) {
+                let reversed: Vec<i64> =
+                    rows.iter().rev().map(|row| part(*row, row_start, row_width)).collect();
+                let mut sums = Vec::with_capacity(length);
+                convolver.multiply(&reversed, |value| sums.push(value.unsigned_abs()));
+                sums.truncate(steps);
+                sums.reverse();
+                parts.push((start + row_start, sums));
+            }
+        }
+        Ok(Self(parts))
     }
 
     /// All of them in f64.
-    pub(super) fn estimates(&self) -> impl Iterator<Item = f64> {
-        let unit = libm::ldexp(1.0, self.width.cast_signed());
-        self.low.iter().zip(&self.high).map(move |(low, high)| *low as f64 + *high as f64 * unit)
+    pub(super) fn estimates(&self) -> Vec<f64> {
+        let mut estimates = vec![0.0; self.0.first().map_or(0, |(_, sums)| sums.len())];
+        for (shift, sums) in &self.0 {
+            let unit = libm::ldexp(1.0, shift.cast_signed());
+            estimates.iter_mut().zip(sums).for_each(|(estimate, sum)| *estimate += *sum as f64 * unit);
+        }
+        estimates
     }
 
     /// The largest of them times the square of a scale each, exactly.
     pub(super) fn longest(&self, scales: &[i64]) -> BigUint {
-        let estimates =
-            || self.estimates().zip(scales).map(|(energy, scale)| energy * (*scale as f64).powi(2));
-        let close = estimates().fold(0.0, f64::max) * (1.0 - 1e-9);
-        let exact = |(index, _): (usize, f64)| {
-            let energy = (BigUint::from(self.high[index]) << self.width) + self.low[index];
+        let mut estimates = self.estimates();
+        estimates.iter_mut().zip(scales).for_each(|(energy, scale)| *energy *= (*scale as f64).powi(2));
+        let close = estimates.iter().copied().fold(0.0, f64::max) * (1.0 - 1e-9);
+        let exact = |index: usize| {
+            let energy: BigUint =
+                self.0.iter().map(|(shift, sums)| BigUint::from(sums[index]) << *shift).sum();
             energy * square(scales[index])
         };
-        estimates()
-            .enumerate()
-            .filter(|(_, estimate)| *estimate >= close)
-            .map(exact)
-            .max()
-            .unwrap_or_default()
+        let candidates = (0..scales.len()).filter(|index| estimates[*index] >= close);
+        candidates.map(exact).max().unwrap_or_default()
     }
 }
 

@@ -603,12 +603,17 @@ fn every_coordinate_that_a_person_can_change_is_paid_for() {
 }
 
 /// Rounding C to integers costs no noise that anybody would print: the standard deviation of every thousandth release and of
-/// the last is within `1e-4` of the idealized one (which is interpolated at the longer horizons, to `1e-4`), the root of their mean
-/// square within `1e-5`.
+/// the last is within `2e-5` of the idealized one (which is interpolated at the longest horizon), the root of their mean
+/// square within `2e-6`. Rows of an average fall by 2^15 and more, and are rounded as well.
 #[test]
 fn exact_noise_is_no_larger_than_idealized_noise_at_length() {
-    for (name, steps) in [("scaled-blt", 1 << 16), ("scaled-blt", 1 << 20), ("scaled-sqrt", 1 << 14)] {
-        let strategy = build(name, "count", steps).unwrap();
+    for (name, workload, steps) in [
+        ("scaled-blt", "count", 1 << 16),
+        ("scaled-blt", "count", 1 << 20),
+        ("scaled-sqrt", "count", 1 << 14),
+        ("scaled-sqrt", "average", 1 << 14),
+    ] {
+        let strategy = build(name, workload, steps).unwrap();
         let budget = Budget::approximate(1.0, 1e-6).unwrap();
         let exact = Plan::exact(&strategy, scalar(0.0, 1.0), budget, 1.0 / 65536.0).unwrap();
         let idealized = Plan::idealized(strategy, scalar(0.0, 1.0), budget).unwrap();
@@ -619,6 +624,6 @@ fn exact_noise_is_no_larger_than_idealized_noise_at_length() {
             sums = [sums[0] + pair[0] * pair[0], sums[1] + pair[1] * pair[1]];
         }
         let mean = (sums[0] / sums[1]).sqrt() - 1.0;
-        assert!(worst < 1e-4 && mean < 1e-5, "{name}, {steps} steps: {worst:e}, {mean:e}");
+        assert!(worst < 2e-5 && mean < 2e-6, "{name} {workload}, {steps} steps: {worst:e}, {mean:e}");
     }
 }

@@ -25,7 +25,7 @@ const LENGTH: f64 = 0.1;
 const ROUGH: f64 = 0.3;
 
 /// The parts of a piece within each of which the column norms are taken to be geometric, for the report of errors.
-const PARTS: usize = 3;
+const PARTS: usize = 12;
 
 /// Larger logarithms of rows than this, whose squares come near the limits of f64, are left to others to refuse.
 const LARGEST_LOG: f64 = 300.0;
