@@ -140,6 +140,74 @@ fn scaled_absolute_column(rows: &[f64], coefficients: &[f64], columns: Option<&[
 /// Everything else ([`Strategy::row_norms`], [`Strategy::memory`], [`Strategy::materialize`]) can cost accuracy or
 /// time and never privacy. [`crate::conformance::check`] looks for mistakes in all of it, and
 /// [`Request::others`](crate::planner::Request::others) puts a strategy of your own beside those of this crate.
+///
+/// # Example
+/// A strategy of one's own: every measurement is an input and a share of the one before it, `C = 1 + cx`.
+/// ```
+/// use std::sync::Arc;
+/// use dp_mechanisms::conformance::check;
+/// use dp_mechanisms::noise::UnitNoise;
+/// use dp_mechanisms::planner::{Request, evaluate};
+/// use dp_mechanisms::strategy::{Factorization, NoiseFilter, RowNorms};
+/// use dp_mechanisms::{
+///     Budget, Footprint, Participation, Plan, Problem, Relation, Result, Sensitivity, Side, Strategy, Workload,
+/// };
+/// use ndarray::Array2;
+///
+/// #[derive(Debug)]
+/// struct Echo { workload: Workload, steps: usize, share: f64 }
+///
+/// struct EchoNoise { share: f64, row: usize, last: Vec<f64> }
+///
+/// impl NoiseFilter for EchoNoise {
+///     fn side(&self) -> Side { Side::Input }
+///     fn next_into(&mut self, source: &mut dyn UnitNoise, out: &mut [f64]) -> Result<()> {
+///         source.fill_row(self.row, out);
+///         self.row += 1;
+///         for (noise, last) in out.iter_mut().zip(&mut self.last) {
+///             *noise -= self.share * *last;
+///             *last = *noise;
+///         }
+///         Ok(())
+///     }
+/// }
+///
+/// impl Strategy for Echo {
+///     fn name(&self) -> &'static str { "echo" }
+///     fn workload(&self) -> &Workload { &self.workload }
+///     fn steps(&self) -> usize { self.steps }
+///     fn sensitivity(&self, participation: Participation) -> Result<Sensitivity> {
+///         // A column is 1 and c below it, and several are together no longer than one after the other.
+///         let longest = participation.times_within(self.steps) as f64 * self.share.hypot(1.0).next_up();
+///         Ok(Sensitivity { squared: (longest * longest).next_up(), exact: false })
+///     }
+///     fn row_norms(&self) -> Result<RowNorms> {
+///         Ok(RowNorms::exact(self.materialize()?.decoder.rows().into_iter().map(|row| row.dot(&row)).collect()))
+///     }
+///     fn noise_filter(&self, dimension: usize) -> Result<Box<dyn NoiseFilter>> {
+///         Ok(Box::new(EchoNoise { share: self.share, row: 0, last: vec![0.0; dimension] }))
+///     }
+///     fn memory(&self, dimension: usize) -> usize { dimension }
+///     fn materialize(&self) -> Result<Factorization> {
+///         let entry = |(i, j): (usize, usize)| if i == j { 1.0 } else if i == j + 1 { self.share } else { 0.0 };
+///         let inverse = |(i, j): (usize, usize)| if i < j { 0.0 } else { (-self.share).powi((i - j) as i32) };
+///         let square = (self.steps, self.steps);
+///         let decoder = self.workload.materialize(self.steps)?.dot(&Array2::from_shape_fn(square, inverse));
+///         Ok(Factorization { decoder, strategy: Array2::from_shape_fn(square, entry) })
+///     }
+/// }
+///
+/// let echo = |steps| -> Arc<dyn Strategy> { Arc::new(Echo { workload: Workload::count(), steps, share: 0.5 }) };
+/// // A dozen steps are enough to find a mistake.
+/// assert_eq!(check(echo(12).as_ref(), &[Participation::repeated(3, 4)?])?, Ok(()));
+/// // It stands in the planner's table, here behind better ones, and runs like any other, in exact integers.
+/// let report = evaluate(&Request { others: vec![echo(100)], ..Request::new(Problem::new(Workload::count(), 100)?) })?;
+/// assert!(report.strategies.iter().any(|evaluation| evaluation.name == "echo"));
+/// let person = Footprint::scalar(0.0, 1.0, Relation::ZeroOut, Participation::Single)?;
+/// let plan = Plan::exact(&echo(100), person, Budget::approximate(1.0, 1e-6)?, 1.0)?;
+/// assert!(plan.standard_deviation(100) > plan.standard_deviation(1));
+/// # Ok::<(), dp_mechanisms::Error>(())
+/// ```
 pub trait Strategy: fmt::Debug + Send + Sync {
     /// The name on the command line.
     fn name(&self) -> &'static str;
