@@ -71,7 +71,11 @@ impl Account {
         output::line(&format!(
             "\nat δ = {:e}, {} steps, sampling rate {}; add or remove one person",
             self.delta, self.steps, self.sampling_rate
-        ))
+        ))?;
+        if accounted.epsilon == 0.0 {
+            output::line("so large a δ covers whoever is drawn at all: they are promised nothing")?;
+        }
+        Ok(())
     }
 
     fn account(&self) -> dp_mechanisms::Result<Accounted> {

@@ -97,6 +97,11 @@ fn account_prints_epsilon_and_noise_with_what_is_unknown() {
     assert!((found["epsilon"].as_f64().unwrap() - 4.377_178_095_681).abs() < 1e-9);
     let table = text(&dp(&["account", "--noise-multiplier", "1", "--delta", "1e-5"]).stdout);
     assert!(table.contains("4.377178") && table.contains("add or remove one person"), "{table}");
+    assert!(!table.contains("promised nothing"), "{table}");
+    // Nobody is drawn but with a probability below δ: the least noise there is, and a word about it.
+    let rare = ["--sampling-rate", "2.095e-5", "--steps", "22", "--delta", "6.44e-4"];
+    let table = text(&dp(&[&["account", "--epsilon", "5.875"][..], &rare].concat()).stdout);
+    assert!(table.contains("0.000100") && table.contains("promised nothing"), "{table}");
 }
 
 #[test]

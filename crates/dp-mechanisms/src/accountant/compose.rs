@@ -177,7 +177,7 @@ impl Composition {
             return Err(Error::OutOfRange {
                 what: "the number of lattice points of the accountant",
                 value: length,
-                range: "at most 2^21; ask for less accuracy, or for another δ",
+                range: "at most 2^21; ask for another δ or for fewer steps, or with more noise",
             });
         }
         let (first, length) = (first as i64, length as usize);

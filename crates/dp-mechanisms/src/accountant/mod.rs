@@ -6,7 +6,8 @@
 //! | `lattice` | losses rounded to a lattice, so that δ is never too small, and so that it is never too large |
 //! | `compose` | sums of losses by Fourier transform, with every error bounded |
 //! | `split` | many steps that hardly anybody enters: common tiny losses and rare large ones, on a lattice each |
-//! | `search` | which lattice is fine enough, and the noise for a given (ε, δ) |
+//! | `search` | which lattice is fine enough |
+//! | `calibrate` | the noise for a given (ε, δ) |
 //! | [`sampling`] | banded strategies with cyclic Poisson sampling |
 //!
 //! # Privacy
@@ -17,11 +18,13 @@
 //! theorem 10). Pairs that are not symmetric are composed in both directions, and the worse one counts.
 //!
 //! Every answer is a [`Bracket`]: `upper` is proved to be private, rounding of every kind included, and below `lower` it
-//! would not be for the pairs that were given. For ε from 0.01 to 100 the two were within 0.1 % of each other at all of 299 points that were
-//! drawn at random where that is hardest (noise multipliers from 0.35 to 1, rates from 3e-7 to 2e-4, up to a million steps, δ from 1e-12),
-//! and at the points of a test that compares them with another accountant. Below ε = 0.01 they may be some percent apart.
+//! would not be for the pairs that were given. For ε from 0.01 to 100 the two were within 0.08 % of each other at all of 2667 points that were
+//! drawn at random (noise multipliers from 0.3 to 10, rates from 1e-5 to 1, up to a million steps, δ from 1e-10 to 1e-3), half of which took 2 ms
+//! and none more than about half a second of the processor. Below ε = 0.01 they may be some percent apart, and below 0.001 no ε is told
+//! any closer than 0.001 is.
 //! Gaussian noise without sampling is composed exactly ([`crate::budget`]).
 
+mod calibrate;
 mod compose;
 mod lattice;
 mod pair;
@@ -35,7 +38,7 @@ use crate::budget::{self, compose_gdp};
 use crate::error::{Error, Result, check_positive};
 use pair::{Mixture, Pair};
 
-pub use search::{calibrate, noise_multiplier};
+pub use calibrate::{calibrate, noise_multiplier};
 
 /// Two values between which the true one lies.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -214,7 +217,17 @@ impl Accountant {
                 range: "at least 1e-190 where losses are composed on a lattice",
             });
         }
+        if self.distance() <= delta {
+            return Ok(Bracket { upper: 0.0, lower: 0.0 });
+        }
         search::epsilon(&self.merged(), delta)
+    }
+
+    /// A bound of the total variation distance of all steps together, which is δ at ε = 0: `1 - Π (1 - distance)`, by coupling each step
+    /// to the last ones.
+    fn distance(&self) -> f64 {
+        let logarithms = self.parts.iter().map(|(pair, times)| *times as f64 * (-pair.distance()).ln_1p());
+        -logarithms.sum::<f64>().exp_m1() * (1.0 + 1e-12)
     }
 
     /// The smallest δ for which all steps together are (ε, δ)-private.

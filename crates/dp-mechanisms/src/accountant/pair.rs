@@ -424,6 +424,20 @@ impl Pair {
         }
     }
 
+    /// A bound of the total variation distance of the two distributions, which is δ at ε = 0: that of a mixture is at most the mean
+    /// of those of its components, `2Φ(s/2) - 1`.
+    pub(super) fn distance(&self) -> f64 {
+        let exact: f64 = match self {
+            Self::Mixture(mixture) => {
+                let distance = |shift: f64| libm::erf(shift / (2.0 * std::f64::consts::SQRT_2));
+                mixture.components.iter().map(|&(weight, shift)| weight * distance(shift)).sum()
+            }
+            Self::Laplace { epsilon } => -(-epsilon / 2.0).exp_m1(),
+            Self::Pure { epsilon } => (epsilon / 2.0).tanh(),
+        };
+        (exact * (1.0 + 1e-13)).min(1.0)
+    }
+
     /// Whether both directions have the same distribution of losses.
     pub(super) fn is_symmetric(&self) -> bool {
         match self {

@@ -1,13 +1,12 @@
-//! Which lattice is fine enough for a question, and the noise for a given (ε, δ).
+//! Which lattice is fine enough for a question.
 //!
 //! Nothing here has to be accurate: lattices are chosen by a rough sample of the losses, and made finer until the
 //! upper and the lower answer agree. Whatever is chosen, both are bounds.
 
+use super::Bracket;
 use super::compose::{Composition, Curve, LARGEST, Side, Tilt};
 use super::pair::{Direction, Pair, Resolution, Sample, WIDEST};
-use super::{Accountant, Bracket, Event, check_delta, check_rate};
-use crate::Budget;
-use crate::error::{Error, Result, check_positive};
+use crate::error::{Error, Result};
 
 /// How far upper and lower answers are meant to be apart, relative to the upper one.
 pub(super) const TOLERANCE: f64 = 5e-4;
@@ -15,11 +14,17 @@ pub(super) const TOLERANCE: f64 = 5e-4;
 /// How far they may be apart at most: a second lattice costs more than the first, and a thousandth is what is promised.
 pub(super) const ACCEPTED: f64 = 8e-4;
 
+/// The smallest ε that is told to a thousandth of itself; no smaller one is told any closer than this one.
+pub(super) const SMALLEST: f64 = 1e-3;
+
 /// How far they may be apart on a first look at the direction that is expected to be the better one.
 const ROUGH: f64 = 2e-2;
 
 /// How often the lattice is made finer.
 const ATTEMPTS: usize = 9;
+
+/// Finer lattices that leave so much of a gap between the answers are not worth finer ones.
+pub(super) const STALLED: f64 = 0.9;
 
 /// `-ln` of the error that a window may cause, beside what it is an error of, to begin with.
 pub(super) const OUTSIDE: f64 = 13.0;
@@ -200,6 +205,12 @@ impl<'a> Pilot<'a> {
     /// The window for one tilt, its length, and the logarithm of the sum in it.
     fn window(&self, theta: f64, epsilon: f64, log_delta: f64, smallest: f64) -> (Tilt, f64, f64) {
         let log_sum = (log_delta + theta * epsilon - self.cumulants(theta)[0]).min(0.0);
+        // A rough look that found nothing has no window.
+        if !log_sum.is_finite() {
+            let tilt =
+                Tilt { theta, outside: self.outside, rate_below: theta, rate_above: theta, around: epsilon };
+            return (tilt, f64::INFINITY, f64::NEG_INFINITY);
+        }
         let needed = self.outside - log_sum.max(smallest.max(-40.0));
         let cumulants = |theta: f64| self.cumulants(theta);
         let chernoff = |sign: f64, outside: f64| chernoff(&cumulants, theta, sign, outside, needed);
@@ -262,6 +273,12 @@ impl<'a> Pilot<'a> {
         self.samples = self.parts.iter().map(|(pair, _)| pair.sample(self.direction, self.tail)).collect();
     }
 
+    /// How far two answers are apart beside the upper one, and beside [`SMALLEST`] for an ε that is smaller.
+    pub(super) fn gap(&self, found: &Bracket) -> f64 {
+        let smallest = if matches!(self.question, Question::Epsilon(_)) { SMALLEST } else { 0.0 };
+        (found.upper - found.lower) / found.upper.max(smallest)
+    }
+
     /// A loss of all steps together that is never exceeded, rounded up: δ is zero there.
     fn largest_loss(&self) -> f64 {
         let losses = self.parts.iter().map(|(pair, times)| *times as f64 * pair.largest_loss(self.direction));
@@ -280,8 +297,7 @@ impl<'a> Pilot<'a> {
         }
         let mut pilot = self.clone();
         let found = pilot.on_one_lattice();
-        let wide = |found: &Bracket| found.upper - found.lower > ACCEPTED * found.upper;
-        if found.as_ref().is_ok_and(|found| !wide(found)) {
+        if found.as_ref().is_ok_and(|found| !(self.gap(found) > ACCEPTED)) {
             return found;
         }
         match (pilot.on_two_lattices(found.as_ref().ok().copied()), found) {
@@ -299,7 +315,7 @@ impl<'a> Pilot<'a> {
         let (mut scale, mut unit) = pilot.resolution(TOLERANCE);
         let mut best: Option<Bracket> = None;
         let mut last_share = f64::INFINITY;
-        let mut last_unit = f64::INFINITY;
+        let (mut last_unit, mut last_gap) = (f64::INFINITY, f64::INFINITY);
         for _ in 0..ATTEMPTS {
             let (found, share) = match pilot.on_lattice(scale, pilot.divided(unit), true) {
                 Ok(found) => found,
@@ -314,6 +330,7 @@ impl<'a> Pilot<'a> {
                 }
                 Err(error) => return best.ok_or(error),
             };
+            let alone = pilot.gap(&found);
             let found = match best {
                 Some(Bracket { upper, lower }) => {
                     Bracket { upper: upper.min(found.upper), lower: lower.max(found.lower) }
@@ -322,14 +339,15 @@ impl<'a> Pilot<'a> {
             };
             best = Some(found);
             last_unit = unit;
-            let gap = (found.upper - found.lower) / found.upper;
-            // No gap at all is 0/0.
+            let gap = pilot.gap(&found);
+            // No gap at all may be 0/0.
             if !(gap > ACCEPTED) {
                 break;
             }
             // Where the tilted loss has two modes, the answer may lie between them, and the window must be held more exactly.
-            // What is left when that no longer helps is rounding.
-            if !(share < ERROR_SHARE) && !(share > 0.5 * last_share) {
+            // What is left when that no longer helps is rounding. An error of δ moves ε by its share over θε.
+            let negligible = 0.05 * gap * (pilot.tilt * pilot.point().0).min(1.0);
+            if !(share < ERROR_SHARE.max(negligible)) && !(share > 0.5 * last_share) {
                 last_share = share;
                 pilot.outside += (share / ERROR_SHARE).ln().clamp(4.0, 16.0) + 3.0;
                 continue;
@@ -337,10 +355,15 @@ impl<'a> Pilot<'a> {
             // Rare large losses beside many small ones have no single saddle; the answer shows where the curve is needed.
             if found.upper < 0.8 * pilot.guess {
                 pilot.correct(found.upper);
-                last_share = f64::INFINITY;
+                (last_share, last_gap) = (f64::INFINITY, f64::INFINITY);
                 (scale, unit) = pilot.resolution(TOLERANCE);
                 continue;
             }
+            // A finer lattice that is no better, because of errors of the transform, is not mended by a still finer one.
+            if alone > STALLED * last_gap && share > negligible {
+                break;
+            }
+            last_gap = alone;
             // The gap is of second order in the cells, once they are small.
             let finer = (0.8 * (TOLERANCE / gap).sqrt()).clamp(0.25, 0.8);
             scale *= finer;
@@ -564,103 +587,3 @@ pub(super) fn moments(samples: &[Sample], tilt: f64) -> [f64; 3] {
     let (mean, square) = (first / total, second / total);
     [largest + total.ln(), mean, (square - mean * mean).max(0.0)]
 }
-
-/// The smallest noise multiplier for which `steps` steps with Poisson sampling at `rate` are (ε, δ)-private.
-///
-/// [`Bracket::upper`] is the one to use: its own ε, rounded up, was checked to be at most the given one.
-///
-/// # Example
-/// ```
-/// use dp_mechanisms::accountant::noise_multiplier;
-/// let needed = noise_multiplier(2.0, 1e-5, 0.01, 1000)?;
-/// assert!(0.95 < needed.lower && needed.upper < 0.97);
-/// # Ok::<(), dp_mechanisms::Error>(())
-/// ```
-///
-/// # Errors
-/// ε not finite and positive, δ outside (0, 1), a rate outside (0, 1], no steps, or no noise multiplier in [1e-4, 1e8] that
-/// is private.
-pub fn noise_multiplier(epsilon: f64, delta: f64, rate: f64, steps: u64) -> Result<Bracket> {
-    check_rate(rate)?;
-    if rate == 1.0 {
-        // The steps are counted by the accountant's rule, then composed exactly.
-        Accountant::new().with(&Event::gaussian(1.0)?, steps)?;
-        let unit = Budget::approximate(epsilon, delta)?.unit_sigma();
-        let upper = (unit * (steps as f64).sqrt().next_up()).next_up();
-        return Ok(Bracket { upper, lower: upper * (1.0 - 1e-12) });
-    }
-    calibrate(|noise| Accountant::new().with(&Event::sampled_gaussian(noise, rate)?, steps), epsilon, delta)
-}
-
-/// The smallest noise for which what `steps` makes of it is (ε, δ)-private, when more noise is more private.
-///
-/// # Privacy
-/// [`Bracket::upper`] is a noise whose own ε, with everything rounded up, was computed and is at most the given one.
-///
-/// # Errors
-/// Those of `steps`, ε not finite and positive, δ outside (0, 1), or no noise in [1e-4, 1e8] that is private.
-pub fn calibrate(steps: impl Fn(f64) -> Result<Accountant>, epsilon: f64, delta: f64) -> Result<Bracket> {
-    check_positive("epsilon", epsilon)?;
-    check_delta(delta)?;
-    let rough = |noise: f64| -> Result<f64> {
-        let parts = steps(noise)?.merged();
-        Ok(Pilot::new(&parts, Direction::Remove, Question::Epsilon(delta)).guess)
-    };
-    let (mut low, mut high) = (super::NOISE_RANGE.start().ln(), super::NOISE_RANGE.end().ln());
-    while high - low > 0.02 {
-        let middle = f64::midpoint(low, high);
-        if rough(middle.exp())? > epsilon { low = middle } else { high = middle }
-    }
-    let exact = |noise: f64| steps(noise)?.epsilon(delta);
-    // The largest noise that is known not to do, the smallest that is known to, and the last point with its ε.
-    let (mut too_little, mut enough): (Option<f64>, Option<(f64, Bracket)>) = (None, None);
-    let mut last: Option<(f64, f64)> = None;
-    let (mut noise, mut slope) = (high.exp(), -1.0);
-    for _ in 0..40 {
-        let found = exact(noise)?;
-        if found.upper <= epsilon {
-            enough = Some((noise, found));
-            if found.upper >= epsilon * (1.0 - CALIBRATION) {
-                break;
-            }
-        } else {
-            too_little = Some(noise);
-        }
-        let point = (noise.ln(), found.upper.max(1e-300).ln());
-        if let Some(before) = last.filter(|before| (point.0 - before.0).abs() > 1e-9) {
-            let secant = (point.1 - before.1) / (point.0 - before.0);
-            if secant < -0.05 && secant > -50.0 {
-                slope = secant;
-            }
-        }
-        last = Some(point);
-        let aim = (epsilon * (1.0 - CALIBRATION / 2.0)).ln();
-        let next = (point.0 + ((aim - point.1) / slope).clamp(-1.5, 1.5)).exp();
-        noise = match (too_little, enough) {
-            // A step out of the bracket is replaced by its middle.
-            (Some(below), Some((above, _))) if !(below < next && next < above) => (below * above).sqrt(),
-            _ => next.clamp(*super::NOISE_RANGE.start(), *super::NOISE_RANGE.end()),
-        };
-        if matches!((too_little, enough), (Some(below), Some((above, _))) if above / below < 1.0 + 1e-7) {
-            break;
-        }
-    }
-    let (upper, found) = enough.ok_or(Error::OutOfRange {
-        what: "epsilon",
-        value: epsilon,
-        range: "what some noise multiplier in [1e-4, 1e8] reaches at this δ",
-    })?;
-    // How much less noise would certainly be too little.
-    let mut below =
-        upper * (1.0 + ((found.lower / epsilon).ln() / -slope).clamp(-0.5, 0.0) - 2.0 * CALIBRATION);
-    for _ in 0..8 {
-        if exact(below)?.lower > epsilon {
-            return Ok(Bracket { upper, lower: below });
-        }
-        below = (below - 2.0 * (upper - below)).max(upper / 2.0);
-    }
-    Ok(Bracket { upper, lower: 0.0 })
-}
-
-/// How far ε of a calibrated noise may be below the one that was asked for.
-const CALIBRATION: f64 = 2e-4;

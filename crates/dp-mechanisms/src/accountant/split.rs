@@ -34,11 +34,13 @@ use super::Bracket;
 use super::compose::{Composition, Curve, LARGEST, Side, Tilt, Tilted};
 use super::lattice::Lattice;
 use super::pair::{Direction, Resolution, Sample, Split, WIDEST};
-use super::search::{ACCEPTED, OUTSIDE, Pilot, Question, TILTS, TOLERANCE, chernoff, lattice_for, moments};
+use super::search::{
+    ACCEPTED, OUTSIDE, Pilot, Question, SMALLEST, STALLED, TILTS, TOLERANCE, chernoff, lattice_for, moments,
+};
 use crate::error::Result;
 
-/// How often both lattices are made finer.
-const ATTEMPTS: usize = 6;
+/// How often both lattices are made finer, or made for another ε.
+const ATTEMPTS: usize = 12;
 
 /// The largest share of the steps that may be outside of their bells: so much of the bell is unknown.
 const OUTSIDE_OF_BELLS: f64 = 1e-4;
@@ -69,11 +71,24 @@ pub(super) struct TwoParts {
     pub(super) times: u64,
 }
 
+/// Bounds of the finite part of δ of a curve, which is linear in e^ε between lattice points.
+#[derive(Debug)]
+struct Bell {
+    curve: Curve,
+    side: Side,
+    /// What rounding and wrapping do to each of its sums at most.
+    error: f64,
+    /// Where its window begins, the bound there, and the one past its end.
+    low: f64,
+    first: f64,
+    beyond: f64,
+}
+
 /// A curve that is read off two lattices.
 #[derive(Debug)]
 pub(super) struct TwoScales {
     /// The bell, tilted like the rest, and tilted for its own tail.
-    bells: [Curve; 2],
+    bells: [Bell; 2],
     rest: Tilted,
     side: Side,
     /// Logarithms of the masses of all bells together under both distributions, and how far each may be off.
@@ -105,13 +120,14 @@ impl TwoScales {
             bell.parts.push((part.bell, part.bells));
             rest.parts.extend(part.rest.map(|rest| (rest, part.times)));
         }
-        let bells = [bell.curve(&choice.bells[0])?, bell.curve(&choice.bells[1])?];
+        let bells =
+            [Bell::new(bell.curve(&choice.bells[0])?, side), Bell::new(bell.curve(&choice.bells[1])?, side)];
         Ok(Self { bells, rest: rest.tilted(&choice.rest)?, side, log_masses, missing })
     }
 
     /// The bound of δ of the bells alone.
     fn bell_delta(&self, epsilon: f64) -> f64 {
-        let [one, other] = self.bells.each_ref().map(|curve| bell_delta(curve, epsilon, self.side));
+        let [one, other] = self.bells.each_ref().map(|bell| bell.delta(epsilon));
         match self.side {
             Side::Upper => one.min(other).min(1.0),
             Side::Lower => {
@@ -131,13 +147,13 @@ impl TwoScales {
             sum += mass * here;
             square += here * here;
         }
-        let wrapped = 2.0 * (self.bells[0].log_scale.max(0.0) - rest.window.outside).exp();
+        let wrapped = 2.0 * (self.bells[0].curve.log_scale.max(0.0) - rest.window.outside).exp();
         let error = wrapped + rest.error * f64::sqrt(square);
         let scale = rest.log_scale - rest.theta * epsilon;
         let relative = rest.relative + 1e-15 * rest.masses.len() as f64;
         match self.side {
             Side::Upper => {
-                let infinite = self.bells[0].infinite + rest.infinite;
+                let infinite = self.bells[0].curve.infinite + rest.infinite;
                 ((scale + relative).exp() * (sum + error) + infinite).min(1.0)
             }
             Side::Lower => ((scale - relative).exp() * (sum - error).max(0.0) - self.missing).max(0.0),
@@ -145,31 +161,47 @@ impl TwoScales {
     }
 }
 
-/// A bound of the finite part of δ of a curve, which is linear in e^ε between lattice points.
-fn bell_delta(curve: &Curve, epsilon: f64, side: Side) -> f64 {
-    let Curve { unit, tilt, log_scale, first, ref sums, .. } = *curve;
-    let error = curve.rounding + 3.0 * (-curve.window.outside).exp();
-    let bound = |sum: f64, at: f64| -> f64 {
-        match side {
-            Side::Upper => (sum + error) * (log_scale - tilt * at + curve.relative).exp(),
-            Side::Lower => (sum - error).max(0.0) * (log_scale - tilt * at - curve.relative).exp(),
-        }
-    };
-    let position = epsilon / unit - first as f64;
-    let low = first as f64 * unit;
-    if position < 0.0 {
-        return match side {
-            Side::Upper => bound(sums[0], low).min(1.0) * (epsilon - low).exp() - (epsilon - low).exp_m1(),
-            Side::Lower => bound(sums[0], low),
-        };
+impl Bell {
+    fn new(curve: Curve, side: Side) -> Self {
+        let low = curve.first as f64 * curve.unit;
+        let error = curve.rounding + 3.0 * (-curve.window.outside).exp();
+        let mut bell = Self { side, error, low, first: 0.0, beyond: 0.0, curve };
+        bell.first = bell.bound(bell.curve.sums[0], low);
+        bell.beyond = bell.bound(0.0, low + (bell.curve.sums.len() - 1) as f64 * bell.curve.unit);
+        bell
     }
-    let offset = position as usize;
-    let (Some(left), Some(right)) = (sums.get(offset), sums.get(offset.saturating_add(1))) else {
-        return bound(0.0, low + (sums.len() - 1) as f64 * unit);
-    };
-    let share = ((position - offset as f64) * unit).exp_m1() / unit.exp_m1();
-    // The error of the left end, which is no smaller.
-    bound(left + share * ((-tilt * unit).exp() * right - left), low + offset as f64 * unit)
+
+    /// The bound for a sum of the curve at a loss.
+    fn bound(&self, sum: f64, at: f64) -> f64 {
+        let Curve { tilt, log_scale, relative, .. } = self.curve;
+        match self.side {
+            Side::Upper => (sum + self.error) * (log_scale - tilt * at + relative).exp(),
+            Side::Lower => (sum - self.error).max(0.0) * (log_scale - tilt * at - relative).exp(),
+        }
+    }
+
+    /// The bound at ε.
+    fn delta(&self, epsilon: f64) -> f64 {
+        let Curve { unit, tilt, first, ref sums, .. } = self.curve;
+        let position = epsilon / unit - first as f64;
+        if position < 0.0 {
+            return match self.side {
+                // The chord in e^ε from 1 at minus infinity.
+                Side::Upper => {
+                    let fall = (epsilon - self.low).exp_m1();
+                    self.first.min(1.0) * (1.0 + fall) - fall
+                }
+                Side::Lower => self.first,
+            };
+        }
+        let offset = position as usize;
+        let (Some(left), Some(right)) = (sums.get(offset), sums.get(offset.saturating_add(1))) else {
+            return self.beyond;
+        };
+        let share = ((position - offset as f64) * unit).exp_m1() / unit.exp_m1();
+        // The error of the left end, which is no smaller.
+        self.bound(left + share * ((-tilt * unit).exp() * right - left), self.low + offset as f64 * unit)
+    }
 }
 
 /// Where the bell ends, and how both parts are held.
@@ -192,6 +224,7 @@ impl Pilot<'_> {
         let mut best: Option<Bracket> = None;
         // The finest tolerance that was reached, and the next one.
         let (mut reached, mut tolerance) = (f64::INFINITY, 0.3 * TOLERANCE);
+        let (mut last_gap, mut stalled) = (f64::INFINITY, false);
         for _ in 0..ATTEMPTS {
             let found = match pilot.choose(tolerance).map(|choice| pilot.bracket_on(&choice, best.or(known)))
             {
@@ -204,19 +237,22 @@ impl Pilot<'_> {
                 _ => break,
             };
             reached = tolerance;
-            let found = best.map_or(found, |best| Bracket {
+            let found = best.or(known).map_or(found, |best| Bracket {
                 upper: best.upper.min(found.upper),
                 lower: best.lower.max(found.lower),
             });
             best = Some(found);
-            let gap = (found.upper - found.lower) / found.upper;
+            let gap = pilot.gap(&found);
             if !(gap > ACCEPTED) {
                 break;
             }
             if matches!(pilot.question, Question::Epsilon(_)) && found.upper < 0.9 * pilot.guess {
                 pilot.correct(found.upper);
-                reached = f64::INFINITY;
+                (reached, last_gap, stalled) = (f64::INFINITY, f64::INFINITY, false);
+            } else if stalled && gap > STALLED * last_gap {
+                break;
             } else {
+                (stalled, last_gap) = (gap > STALLED * last_gap, gap);
                 tolerance *= (0.7 * TOLERANCE / gap).clamp(0.05, 0.7);
             }
         }
@@ -382,9 +418,9 @@ impl Pilot<'_> {
             Question::Epsilon(delta) => {
                 let start =
                     known.map(|known| known.upper).filter(|upper| upper.is_finite()).unwrap_or(self.guess);
-                let above = crossing(|epsilon| upper.delta(epsilon - offset - slack) <= delta, start);
+                let above = crossing(|epsilon| upper.delta(epsilon - offset - slack), delta, start);
                 let below = lower.map_or((0.0, 0.0), |lower| {
-                    crossing(|epsilon| lower.delta(epsilon - offset + slack) <= delta, above.1)
+                    crossing(|epsilon| lower.delta(epsilon - offset + slack), delta, above.1)
                 });
                 Bracket { upper: above.1, lower: below.0 }
             }
@@ -412,40 +448,59 @@ fn most_outside(mean: f64, log_small: f64) -> (u64, f64) {
     (least as u64 - 1, if mean > 0.0 { log_bound(least).exp() } else { 0.0 })
 }
 
-/// Values that are not reached and that are, close to each other, of an ε from which on `reached` holds, near `start`; no ε is below
-/// zero.
-fn crossing(reached: impl Fn(f64) -> bool, start: f64) -> (f64, f64) {
-    let (mut low, mut high) = (0.0, start);
-    let mut step = 0.01 * start;
-    if reached(start) {
+/// Two values of ε next to each other, near `start`: δ is above the target at the first and no longer at the second. No ε is below
+/// zero, where δ may be no longer above it either.
+fn crossing(delta: impl Fn(f64) -> f64, target: f64, start: f64) -> (f64, f64) {
+    // The logarithm of δ is nearly a line that falls. What is not at most the target counts as above it.
+    let excess = |epsilon: f64| {
+        let here = delta(epsilon);
+        let logarithm = (here / target).ln();
+        if here <= target { logarithm.min(0.0) } else { logarithm.max(f64::MIN_POSITIVE) }
+    };
+    let (mut low, mut high, mut step) = ((0.0, f64::INFINITY), (start, excess(start)), 0.01 * start);
+    if high.1 <= 0.0 {
         while step < start {
-            if !reached(start - step) {
-                low = start - step;
+            let next = start - step;
+            let value = excess(next);
+            if value > 0.0 {
+                low = (next, value);
                 break;
             }
-            high = start - step;
+            high = (next, value);
             step *= 4.0;
         }
     } else {
-        low = start;
-        loop {
-            high = start + step;
-            if reached(high) {
-                break;
-            }
+        while high.1 > 0.0 {
             low = high;
+            let next = start + step;
+            high = (next, excess(next));
             step *= 4.0;
-            if !(high < 1e9) {
-                return (low, f64::INFINITY);
+            if !(next < 1e9) {
+                return (low.0, f64::INFINITY);
             }
         }
     }
-    while high - low > 1e-6 * high {
-        let middle = f64::midpoint(low, high);
-        if reached(middle) { high = middle } else { low = middle }
+    let (mut halve, mut before) = (false, f64::INFINITY);
+    while high.0 - low.0 > NEXT * high.0.max(SMALLEST) {
+        let (width, beside) = (high.0 - low.0, 0.5 * NEXT * high.0.max(SMALLEST));
+        let share = low.1 / (low.1 - high.1);
+        // A line that ends next to one of them is made to end beyond it, so that the other one follows.
+        let line = (low.0 + share * width).max(low.0 + beside).min(high.0 - beside);
+        let middle = if halve || !share.is_finite() { f64::midpoint(low.0, high.0) } else { line };
+        let value = excess(middle);
+        if value > 0.0 {
+            low = (middle, value);
+        } else {
+            high = (middle, value);
+        }
+        // Two lines that do not halve what is left are followed by its middle.
+        (halve, before) = (high.0 - low.0 > 0.5 * before, width);
     }
-    (low, high)
+    (low.0, high.0)
 }
+
+/// How far both values of a crossing may be apart, relative to the second, or to an ε that no answer need be told from.
+const NEXT: f64 = 1e-6;
 
 #[cfg(test)]
 mod tests {
@@ -459,6 +514,39 @@ mod tests {
         for (lattice, times, outside) in [(bell(), 1, 1), (bell(), 2, 5), (Lattice::default(), 10, 3)] {
             assert_eq!(surely_inside(lattice, times, outside).0.entries, [(0, 1.0)]);
         }
+    }
+
+    #[test]
+    fn crossings_are_found_in_a_few_looks() {
+        let looks = std::cell::Cell::new(0);
+        let looked = |value: f64| {
+            looks.set(looks.get() + 1);
+            value
+        };
+        // Smooth, with a kink, without any δ beyond, and from far away on either side.
+        let smooth = |epsilon: f64| (-3.0 * epsilon - epsilon * epsilon).exp();
+        let kinked =
+            |epsilon: f64| if epsilon < 0.5 { 0.9 - epsilon } else { 0.4 * (-9.0 * (epsilon - 0.5)).exp() };
+        let ending = |epsilon: f64| (1.0 - epsilon).max(0.0);
+        for start in [0.1, 0.49, 0.505, 0.6, 30.0] {
+            for (delta, target) in [
+                (&smooth as &dyn Fn(f64) -> f64, smooth(0.5)),
+                (&kinked, 0.39),
+                (&ending, 0.5),
+                (&|epsilon: f64| if epsilon < 0.5 { f64::NAN } else { 0.1 }, 0.2),
+            ] {
+                looks.set(0);
+                let (low, high) = crossing(|epsilon| looked(delta(epsilon)), target, start);
+                assert!(!(delta(low) <= target) && delta(high) <= target, "{start}: {low} {high}");
+                assert!(high - low <= 1e-6 * high && (high - 0.5).abs() < 0.01, "{start}: {low} {high}");
+                assert!(looks.get() <= 80, "{start}: {}", looks.get());
+            }
+            looks.set(0);
+            crossing(|epsilon| looked(smooth(epsilon)), smooth(0.5), 0.505);
+            assert!(looks.get() <= 8, "{}", looks.get());
+        }
+        assert_eq!(crossing(|_| 0.1, 0.2, 1.0).0, 0.0);
+        assert_eq!(crossing(|_| 0.3, 0.2, 1.0).1, f64::INFINITY);
     }
 
     /// The bound of the number of steps outside beside the exact binomial tail.

@@ -83,6 +83,7 @@ fn one_step_is_its_closed_form() {
         (4.0, 0.99, 1e-30, 2.803_404_524_879_508),
         (0.7, 0.3, 0.1, 0.318_690_742_390_080_8),
         // Hardly anybody is drawn: tiny losses beside rare large ones.
+        (0.655_1, 6.942e-4, 2.16e-5, 0.019_316_006_251_886_54),
         (0.25, 1e-4, 1e-5, 3.103_374_609_707_688_4),
         (0.5, 1e-4, 1e-7, 0.178_994_149_419_662_06),
         (0.25, 1e-5, 1e-7, 5.016_513_278_202_748),
@@ -177,6 +178,8 @@ fn rare_large_losses_are_held_from_both_sides() {
         // A bell and rare large losses, on a lattice each.
         (0.7, 1e-5, 100_000, 1e-5),
         (0.9, 1e-5, 100_000, 1e-5),
+        // The first look at ε is thirty times too large.
+        (0.6895, 2.842e-7, 7_635_441, 1.32e-10),
     ] {
         let Bracket { upper, lower } = sampled(noise, rate, steps).epsilon(delta).unwrap();
         let what = format!("noise {noise}, rate {rate}, {steps} steps, δ {delta}: {lower} to {upper}");
@@ -206,6 +209,32 @@ fn rare_losses_of_every_size_are_held_from_both_sides() {
         assert!(lower <= exact * (1.0 + 1e-5) && upper >= exact * (1.0 - 1e-5), "{what}");
         assert!(upper - lower <= 1e-3 * upper, "{what}");
     }
+}
+
+#[test]
+fn a_delta_that_covers_whoever_is_drawn_asks_for_nothing() {
+    // δ at ε = 0 is the total variation distance: p (2Φ(1/(2σ)) - 1) for a step, tanh(ε/2) for one that is ε-private.
+    let (noise, rate): (f64, f64) = (0.8, 0.01);
+    let one = rate * (1.0 - 2.0 * tail(0.5 / noise));
+    let laplace = Accountant::new().with(&Event::laplace(2.0).unwrap(), 1).unwrap();
+    let pure = Accountant::new().with(&Event::pure(0.3).unwrap(), 1).unwrap();
+    for (what, steps, distance) in [
+        ("sampled", sampled(noise, rate, 1), one),
+        ("pure", pure, 0.15_f64.tanh()),
+        ("Laplace", laplace, -(-0.25_f64).exp_m1()),
+    ] {
+        assert_eq!(
+            steps.epsilon(distance * (1.0 + 1e-9)).unwrap(),
+            Bracket { upper: 0.0, lower: 0.0 },
+            "{what}"
+        );
+        assert!(steps.epsilon(0.99 * distance).unwrap().lower > 0.0, "{what}");
+    }
+    // Nobody is drawn in 22 steps but with probability 4.6e-4, and no noise at all would do.
+    let vacuous = noise_multiplier(5.875, 6.44e-4, 2.095e-5, 22).unwrap();
+    assert_eq!(vacuous, Bracket { upper: 1e-4, lower: 0.0 });
+    let enough = noise_multiplier(5.875, 4e-4, 2.095e-5, 22).unwrap();
+    assert!(enough.lower > 1e-2 && enough.upper < 1.002 * enough.lower, "{enough:?}");
 }
 
 #[test]
