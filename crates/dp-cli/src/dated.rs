@@ -71,7 +71,7 @@ pub(crate) struct Job<'a> {
 
 /// A mistake in a row, with advice that somebody without a description can follow.
 fn in_words_of_flags(mut mistake: Mistake) -> Mistake {
-    let bad = [BadRow::Time, BadRow::Person, BadRow::Key, BadRow::Value];
+    let bad = [BadRow::Time, BadRow::Person, BadRow::Value];
     if bad.iter().any(|bad| bad.sentence() == mistake.message) {
         let message = mistake.message.replace(", or give `input.format`", "");
         mistake.message = format!("{message}; or leave such rows out with --bad-rows drop");

@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use dp_events::rows;
 
 use crate::arguments::Usage;
 
@@ -151,11 +152,13 @@ pub(crate) fn create(path: &Path, overwrite: bool) -> Result<File> {
 /// The text of a list that somebody wrote, such as a universe.
 pub(crate) fn list(path: &Path, what: &str) -> Result<String> {
     let context = || format!("cannot read {what} from `{}`", path.display());
-    let mut text = String::new();
+    let mut bytes = Vec::new();
     let file = File::open(path).with_context(context)?;
-    file.take(LONGEST_LIST + 1).read_to_string(&mut text).with_context(context)?;
-    if text.len() as u64 > LONGEST_LIST {
+    file.take(LONGEST_LIST + 1).read_to_end(&mut bytes).with_context(context)?;
+    if bytes.len() as u64 > LONGEST_LIST {
         bail!("`{}` has more than {LONGEST_LIST} bytes, which is too long for {what}", path.display());
     }
-    Ok(text)
+    rows::text_of(bytes)
+        .map_err(|(line, message)| anyhow::anyhow!("line {line}: {message}"))
+        .with_context(context)
 }

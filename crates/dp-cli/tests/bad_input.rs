@@ -174,6 +174,34 @@ fn descriptions_are_refused_by_line() {
     }
 }
 
+/// Descriptions and lists that were written elsewhere: a mark in front of UTF-8 is no part of them, and what is no UTF-8 is refused by
+/// its line.
+#[test]
+fn descriptions_and_lists_may_have_a_mark_and_must_be_utf_8() {
+    let places = Places::new();
+    let listed = SPEC.replace("[\"North\", \"South\"]", "\"regions.txt\"");
+    let expected = published("as it is", places.with(false, "dashboard.toml", Some(SPEC.as_bytes())).path());
+    let place = places.with(false, "dashboard.toml", Some(format!("\u{feff}{listed}").as_bytes()));
+    fs::write(place.path().join("regions.txt"), "\u{feff}North\r\nSouth\r\n").unwrap();
+    assert!(published("with marks", place.path()) == expected);
+    fs::write(place.path().join("regions.txt"), b"North\nK\xf6ln\n").unwrap();
+    let words = [
+        "dashboard.toml:21: `release.by.values`: ",
+        "regions.txt:2`: this line is not UTF-8; save the file as",
+    ];
+    refused("a list in Latin-1", place.path(), 2, &words);
+    let utf16: Vec<u8> = [0xfeff].into_iter().chain(SPEC.encode_utf16()).flat_map(u16::to_le_bytes).collect();
+    for begun in [false, true] {
+        let place = places.with(begun, "dashboard.toml", Some(&utf16));
+        refused(
+            "UTF-16",
+            place.path(),
+            2,
+            &["dashboard.toml:1: the file is written in UTF-16; save it as UTF-8"],
+        );
+    }
+}
+
 /// What it is, the file, and what the message says.
 type Case<'a> = (&'a str, Option<Vec<u8>>, &'a [&'a str]);
 
@@ -199,7 +227,7 @@ fn files_are_refused_by_line() {
         (
             "another delimiter",
             Some(ROWS.replace(',', ";").into()),
-            &["cases.csv:1: there is no column `date`"],
+            &["cases.csv:1: there is no column `date`", "separated by semicolons: save the file with commas"],
         ),
         ("gzip", Some(b"\x1f\x8b\x08\x00\x00\x00\x00\x00".to_vec()), &["cases.csv:1: ", "gzip; unpack it"]),
         ("zip", Some(b"PK\x03\x04\x14\x00".to_vec()), &["cases.csv:1: ", "zip archive", "save it as CSV"]),

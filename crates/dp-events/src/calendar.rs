@@ -307,9 +307,14 @@ pub(crate) fn check_format(format: &str) -> Result<(), String> {
         jiff::civil::date(2026, 11, 28).at(0, 0, 0, 0).in_tz("UTC").map_err(|error| error.to_string())?;
     let written = jiff::fmt::strtime::format(format, &sample).map_err(|error| refuse(error.to_string()))?;
     let parsed = jiff::fmt::strtime::parse(format, &written).map_err(|error| refuse(error.to_string()))?;
-    match parsed.to_date() {
+    // Seconds since 1970 hold no date, and need none.
+    let instant = || parsed.to_timestamp().map(|instant| instant.to_zoned(TimeZone::UTC).date());
+    match parsed.to_date().or_else(|_| instant()) {
         Ok(date) if date == sample.date() => Ok(()),
-        Ok(_) | Err(_) => Err(refuse("it does not hold a year, a month and a day".to_owned())),
+        Ok(_) | Err(_) => Err(refuse(
+            "it does not hold a year, a month and a day, such as %d.%m.%Y, or the seconds since 1970, %s"
+                .to_owned(),
+        )),
     }
 }
 
@@ -459,6 +464,10 @@ mod tests {
         let stamped =
             Calendar::new(length, "2026-01-01", "2026-01-31", None, Some("%Y-%m-%d %H:%M:%S %z")).unwrap();
         assert_eq!(stamped.step_of(b"2026-01-15 23:30:00 -0100"), Some(15));
+        // 2026-01-15 23:30:00 in UTC, which is the next day in Berlin.
+        let seconds = |zone| Calendar::new(length, "2026-01-01", "2026-01-31", zone, Some("%s")).unwrap();
+        assert_eq!(seconds(None).step_of(b"1768519800"), Some(14));
+        assert_eq!(seconds(Some("Europe/Berlin")).step_of(b"1768519800"), Some(15));
         assert!(check_format("%d.%m.%Y").is_ok() && check_format("%d/%m/%y %H:%M").is_ok());
         assert!(
             check_format("%H:%M").is_err() && check_format("%Q!").is_err() && check_format("%d.%m.").is_err()

@@ -94,10 +94,8 @@ pub struct Contribution {
 /// Why a row adds nothing to a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unfit {
-    /// Its key is not among those that are published, which is no mistake.
+    /// Its key is not among those that are published, or it has none, which is no mistake.
     Elsewhere,
-    /// It has no key.
-    NoKey,
     /// Its value is no number.
     NoNumber,
 }
@@ -193,11 +191,14 @@ impl Encoding {
         let key = match self.key_column {
             None => Key::Listed(0),
             Some(column) => {
-                let key = row.field(column).ok_or(Unfit::NoKey)?.trim_ascii();
-                if self.named {
-                    Key::Named(String::from_utf8_lossy(key).into())
-                } else {
+                // A field that is absent, as in Parquet, is one that is blank, as the same table has it in CSV.
+                let key = row.field(column).unwrap_or_default().trim_ascii();
+                if !self.named {
                     Key::Listed(self.keys.get(key).copied().or(self.other).ok_or(Unfit::Elsewhere)?)
+                } else if key.is_empty() {
+                    return Err(Unfit::Elsewhere);
+                } else {
+                    Key::Named(String::from_utf8_lossy(key).into())
                 }
             }
         };

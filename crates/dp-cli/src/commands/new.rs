@@ -124,12 +124,14 @@ impl New {
              [input]\n\
              files = [{}]\n\
              time = {}\n\
+             # format = \"%d.%m.%Y\"   # of the time, where it is not 2026-01-31 or 2026-01-31T08:00:00Z; %s for seconds since 1970\n\
              {person}\n\
              {limits}\
              [steps]\n\
              length = {}\n\
              first = {}\n\
              last = {}\n\
+             # zone = \"Europe/Berlin\"   # whose days begin at its midnight; UTC otherwise\n\
              late = \"drop\"            # rows of a step that is published already; or \"next\"\n\n\
              [[release]]\n\
              name = \"rows\"\n\

@@ -32,7 +32,7 @@ pub(super) fn read(
 }
 
 /// What to do with a file that is no CSV by its first bytes.
-fn other_format(bytes: &[u8]) -> Option<&'static str> {
+pub(super) fn other_format(bytes: &[u8]) -> Option<&'static str> {
     let known: [(&[u8], &str); 6] = [
         (b"\x1f\x8b", "the file is compressed with gzip; unpack it, or write it as Parquet"),
         (b"\x28\xb5\x2f\xfd", "the file is compressed with zstd; unpack it, or write it as Parquet"),
@@ -263,10 +263,21 @@ pub(super) fn place(path: &Path, header: &ByteRecord, column: &str) -> Result<us
             let list: Vec<String> =
                 names.iter().map(|name| format!("`{}`", String::from_utf8_lossy(name))).collect();
             Err(mistake(format!(
-                "there is no column `{column}`; the columns are {}",
-                if list.is_empty() { "none: the file is empty".to_owned() } else { list.join(", ") }
+                "there is no column `{column}`; the columns are {}{}",
+                if list.is_empty() { "none: the file is empty".to_owned() } else { list.join(", ") },
+                other_delimiter(&names)
             )))
         }
+    }
+}
+
+/// What to do where everything stands in one column because the fields are separated by something else than commas.
+fn other_delimiter(names: &[Vec<u8>]) -> String {
+    let [only] = names else { return String::new() };
+    let known = [(b';', "semicolons"), (b'\t', "tabs"), (b'|', "bars")];
+    match known.iter().find(|(byte, _)| only.contains(byte)) {
+        Some((_, what)) => format!("; the fields seem to be separated by {what}: save the file with commas"),
+        None => String::new(),
     }
 }
 

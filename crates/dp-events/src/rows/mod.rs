@@ -216,6 +216,34 @@ pub fn files(spec: &Spec) -> Result<Vec<InputFile>> {
     Ok(found)
 }
 
+/// The text of a file that somebody wrote, from its bytes: UTF-8, without the mark that some programs put in front of it.
+///
+/// # Errors
+/// What is wrong, and what to do, as a sentence to stand behind the name of the file, with the line.
+///
+/// # Example
+/// ```
+/// use dp_events::rows::text_of;
+/// assert_eq!(text_of(b"\xef\xbb\xbfNorth\n".to_vec()).unwrap(), "North\n");
+/// assert_eq!(text_of(b"North\nK\xf6ln\n".to_vec()).unwrap_err().0, 2);
+/// ```
+pub fn text_of(bytes: Vec<u8>) -> std::result::Result<String, (u64, &'static str)> {
+    if let Some(message) = csv::other_format(&bytes).filter(|message| message.contains("UTF-16")) {
+        return Err((1, message));
+    }
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        (
+            1 + memchr::memchr_iter(b'\n', before).count() as u64,
+            "this line is not UTF-8; save the file as UTF-8",
+        )
+    })?;
+    match text.strip_prefix('\u{feff}') {
+        Some(rest) => Ok(rest.to_owned()),
+        None => Ok(text),
+    }
+}
+
 fn has_ending(path: &Path, ending: &str) -> bool {
     path.extension().is_some_and(|found| found.eq_ignore_ascii_case(ending))
 }

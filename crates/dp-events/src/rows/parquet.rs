@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use parquet::basic::{ConvertedType, LogicalType, TimeUnit, Type as PhysicalType};
+use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use parquet::schema::types::Type;
@@ -15,7 +16,7 @@ use crate::error::{Error, Mistake, Result};
 /// The names of all columns, in their order.
 pub(super) fn columns(path: &Path) -> Result<Vec<String>> {
     let file = File::open(path).map_err(|error| Error::file(path, error))?;
-    let reader = SerializedFileReader::new(file).map_err(|error| Error::file(path, error))?;
+    let reader = SerializedFileReader::new(file).map_err(|error| failed(path, &error))?;
     let schema = reader.metadata().file_metadata().schema();
     Ok(schema.get_fields().iter().map(|field| field.name().to_owned()).collect())
 }
@@ -25,7 +26,7 @@ pub(super) fn read(
     columns: &[String],
     each: &mut dyn FnMut(&Row<'_>) -> Result<()>,
 ) -> Result<()> {
-    let failed = |error: parquet::errors::ParquetError| Error::file(path, error);
+    let failed = |error| failed(path, &error);
     let file = File::open(path).map_err(|error| Error::file(path, error))?;
     let reader = SerializedFileReader::new(file).map_err(failed)?;
     let schema = reader.metadata().file_metadata().schema();
@@ -64,6 +65,20 @@ pub(super) fn read(
         each(&Row { line, fields: Fields::Typed { texts: &fields, times: &times } })?;
     }
     Ok(())
+}
+
+/// A file that cannot be read, in words for whoever wrote it.
+fn failed(path: &Path, error: &ParquetError) -> Error {
+    let text = error.to_string();
+    match text.rsplit_once("Disabled feature at compile time: ") {
+        Some((_, codec)) => Error::file(
+            path,
+            format!(
+                "its columns are compressed with {codec}; write it with zstd, snappy or gzip, or without compression"
+            ),
+        ),
+        None => Error::file(path, text),
+    }
 }
 
 /// What a column says about time by its type.
@@ -197,6 +212,44 @@ mod tests {
         assert_eq!(found[1], (2, vec![None, some("2026-01-02"), some("-3")]));
         let missing = read(&path, &["nobody".to_owned()], &mut |_| Ok(())).unwrap_err().to_string();
         assert!(missing.contains("no column `nobody`; the columns are `day`, `cost`, `who`, `unused`"));
+    }
+
+    /// A key that is absent counts as one that is blank: the same table has the same numbers, whichever way it is written.
+    #[test]
+    fn absent_keys_are_blank_ones() {
+        use crate::encoding::{Encoding, Key};
+        use dp_tests::description::Description;
+        let encode = |by: &str, fields: &[Option<&[u8]>]| {
+            let text = Description::of_events()
+                .approximate(1.0, 1e-6)
+                .release("one", &format!("statistics = [\"total\"]\nby = {{ column = \"place\"{by} }}"));
+            let spec = crate::spec::Spec::parse(&text.to_string(), Path::new("spec.toml")).unwrap();
+            Encoding::all(&spec)[0].encode(0, &Row::new(1, fields)).map(|contribution| contribution.key)
+        };
+        for (by, key) in [
+            (", values = [\"here\"], other = \"rest\"", Ok(Key::Listed(1))),
+            (", values = [\"here\"]", Err(crate::encoding::Unfit::Elsewhere)),
+            ("", Err(crate::encoding::Unfit::Elsewhere)),
+        ] {
+            for absent in [None, Some(&b""[..]), Some(b"  ")] {
+                assert_eq!(encode(by, &[Some(b"2026-01-01"), absent]), key, "{by}");
+            }
+        }
+        assert_eq!(encode("", &[Some(b"2026-01-01"), Some(b" here ")]), Ok(Key::Named("here".into())));
+    }
+
+    #[test]
+    fn what_cannot_be_unpacked_is_named() {
+        let told =
+            |text: &str| failed(Path::new("a.parquet"), &ParquetError::General(text.to_owned())).to_string();
+        assert_eq!(
+            told("Disabled feature at compile time: brotli"),
+            "a.parquet: its columns are compressed with brotli; write it with zstd, snappy or gzip, or without compression"
+        );
+        assert!(
+            told("Invalid footer").starts_with("a.parquet: ")
+                && told("Invalid footer").contains("Invalid footer")
+        );
     }
 
     /// Dates and moments of every type that programs write, in a calendar with a zone and a format that texts would have: all rows

@@ -15,7 +15,8 @@ pub use identity::Identity;
 pub use statistic::Statistic;
 
 use crate::calendar::Calendar;
-use crate::error::{Error, Result};
+use crate::error::{Error, Mistake, Result};
+use crate::rows;
 
 /// What a dashboard promises, reads, releases and writes.
 ///
@@ -260,7 +261,10 @@ impl Spec {
     /// # Errors
     /// [`Error::File`] if it cannot be read, [`Error::Spec`] with every mistake in it.
     pub fn load(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(|error| Error::file(path, error))?;
+        let bytes = std::fs::read(path).map_err(|error| Error::file(path, error))?;
+        let text = rows::text_of(bytes).map_err(|(line, message)| {
+            Error::Spec(vec![Mistake { file: path.to_owned(), line, message: message.to_owned() }])
+        })?;
         Self::parse(&text, path)
     }
 

@@ -14,6 +14,7 @@ use super::{
 use crate::calendar::{self, Calendar, Length};
 use crate::error::Mistake;
 use crate::people::MOST_PEOPLE_RELEASES;
+use crate::rows;
 
 /// The most keys of one release.
 const MOST_KEYS: usize = 1_000_000;
@@ -499,11 +500,17 @@ fn by(field: &Field<'_>, path: &Path) -> Option<By> {
             field.texts()?
         } else {
             let file = resolve(path, Path::new(&field.text()?));
-            match std::fs::read_to_string(&file) {
+            let bytes = match std::fs::read(&file) {
+                Ok(bytes) => bytes,
+                Err(error) => return field.wrong(format!("cannot read `{}`: {error}", file.display())),
+            };
+            match rows::text_of(bytes) {
                 Ok(text) => {
                     text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect()
                 }
-                Err(error) => return field.wrong(format!("cannot read `{}`: {error}", file.display())),
+                Err((line, message)) => {
+                    return field.wrong(format!("`{}:{line}`: {message}", file.display()));
+                }
             }
         };
         let mut seen = HashSet::new();
