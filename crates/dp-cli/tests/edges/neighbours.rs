@@ -139,33 +139,33 @@ fn every_command_says_what_it_promises() {
     }
 }
 
-/// What `dp run` and `dp check` show on rows, without the released values and the band around them: exit codes, what they
-/// say, the names of all files, the tables, the page, and the size of everything in the folder of the state.
-fn dashboard(spec: &str, rows: &str) -> Vec<(String, String)> {
+/// What commands show on rows, without the released values and the band around them: exit codes, what they say, the names of all
+/// files, the tables, the page, and the size of everything in the folder of a state.
+fn shown(rows: &str, spec: &str, commands: &[&[&str]]) -> Vec<(String, String)> {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     fs::write(at.join("rows.csv"), rows).unwrap();
     fs::write(at.join("dashboard.toml"), spec).unwrap();
     let mut seen = Vec::new();
-    for words in [
-        &["check", "dashboard.toml"][..],
-        &["run", "dashboard.toml", "--until", "2026-01-05", "--reproducible-seed", "3"],
-        &["run", "dashboard.toml", "--until", "2026-01-06", "--reproducible-seed", "3"],
-    ] {
+    for words in commands {
         let output = dp(at, words);
         assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
-        seen.push((words.join(" "), text(&output.stdout) + &text(&output.stderr)));
+        let printed = text(&output.stdout);
+        let printed = if printed.starts_with("step,time,") { without_values(&printed) } else { printed };
+        seen.push((words.join(" "), printed + &text(&output.stderr)));
     }
-    for folder in [at.to_owned(), at.join("public"), at.join("dashboard.state")] {
+    let folders = fs::read_dir(at).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir());
+    for folder in folders.chain([at.to_owned()]).collect::<Vec<_>>() {
+        let secret = folder.join("sealed").exists();
         for entry in fs::read_dir(&folder).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
             let contents = match path.extension().and_then(|end| end.to_str()) {
+                _ if secret => path.metadata().unwrap().len().to_string(),
                 Some("csv") if name != "rows.csv" => without_values(&fs::read_to_string(&path).unwrap()),
                 Some("jsonl") => fs::read_to_string(&path).unwrap().lines().map(without_numbers).collect(),
                 Some("md") => fs::read_to_string(&path).unwrap(),
                 Some("html") => without_series(&fs::read_to_string(&path).unwrap()),
-                _ if folder.ends_with("dashboard.state") => path.metadata().unwrap().len().to_string(),
                 _ => String::new(),
             };
             seen.push((name, contents));
@@ -173,6 +173,19 @@ fn dashboard(spec: &str, rows: &str) -> Vec<(String, String)> {
     }
     seen.sort();
     seen
+}
+
+/// What `dp run` and `dp check` show on rows.
+fn dashboard(spec: &str, rows: &str) -> Vec<(String, String)> {
+    shown(
+        rows,
+        spec,
+        &[
+            &["check", "dashboard.toml"],
+            &["run", "dashboard.toml", "--until", "2026-01-05", "--reproducible-seed", "3"],
+            &["run", "dashboard.toml", "--until", "2026-01-06", "--reproducible-seed", "3"],
+        ],
+    )
 }
 
 /// The columns that hold released numbers. The error of means and quantiles follows from those numbers, that of all other
@@ -273,6 +286,43 @@ fn dashboards_of_neighbouring_rows_differ_in_released_values_only() {
     assert_eq!(page("[[1,2],[0,1],[2,3]]", "a"), page("[[7,null],[0,1],[2,3]]", "a"));
     assert_ne!(page("[[1,2],[0,1],[2,3]]", "a"), page("[[1],[0,1],[2,3]]", "a"));
     assert_ne!(page("[[1,2],[0,1],[2,3]]", "a"), page("[[1,2],[0,1],[2,3]]", "b"));
+}
+
+/// The same for small jobs by flags: what `dp release --time` and `dp histogram --time` print, their receipts, tables and states.
+#[test]
+fn small_jobs_of_neighbouring_rows_differ_in_released_values_only() {
+    let others = "date,who,place,cost\n2026-01-01,p,here,10\n2026-01-02,q,there,20\n2026-01-03,p,here,90\n";
+    let with = format!("{others}2026-01-04,only me,here,30\n2026-01-05,only me,my own hut,1\n");
+    let bad =
+        format!("{others}2026-01-04,only me,nowhere,30\nyesterday,only me,there,1\n2026-01-05,me,here,x\n");
+    let common = "--input rows.csv --time date --first 2026-01-01 --last 2026-01-08 --person who --participation 2:1 \
+                  --relation zero-out --bad-rows drop --epsilon 1 --delta 1e-6 --reproducible-seed 3";
+    for words in [
+        "release --workload total --workload step --by place --values here,there",
+        "release --workload total --by place",
+        "release --column cost --bounds 0:50 --workload total --workload mean",
+        "histogram --column place --discover",
+        "histogram --column cost --integers 0:50 --range 0:9 --quantile 0.5",
+    ] {
+        let words: Vec<&str> = words.split_whitespace().chain(common.split_whitespace()).collect();
+        let printed = [&words[..], &["--until", "2026-01-06"]].concat();
+        let kept =
+            |until| [&words[..], &["--until", until, "--state", "kept", "--output", "table.csv"]].concat();
+        let commands = [printed, kept("2026-01-05"), kept("2026-01-06")];
+        let commands: Vec<&[&str]> = commands.iter().map(Vec::as_slice).collect();
+        let seen = shown(&with, "", &commands);
+        assert_eq!(seen, shown(others, "", &commands));
+        assert_eq!(seen, shown(&bad, "", &commands));
+        for (name, contents) in &seen {
+            assert!(!contents.contains("hut") && !contents.contains("only me"), "{name}: {contents}");
+        }
+        let names: Vec<&str> = seen.iter().map(|(name, _)| name.as_str()).collect();
+        assert!(
+            ["sealed", "key", "key.mark", "table.csv"].iter().all(|file| names.contains(file)),
+            "{names:?}"
+        );
+        assert!(seen.iter().any(|(_, contents)| contents.contains("5 of 8 steps")), "{seen:?}");
+    }
 }
 
 /// A model may differ in its parameters, and in nothing else; scores are of public examples and may differ like the model.
