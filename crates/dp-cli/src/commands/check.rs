@@ -11,7 +11,7 @@ use dp_events::spec::Statistic;
 use serde::Serialize;
 
 use crate::commands::run::load;
-use crate::output;
+use crate::output::{self, Table};
 
 /// Plans a dashboard without reading a row: mistakes in the file with their lines, and the error of every number.
 #[derive(Args)]
@@ -121,8 +121,7 @@ fn print(dashboard: &Dashboard, lines: &[Line]) -> Result<()> {
         calendar.label(0),
         calendar.end_label(steps - 1)
     ))?;
-    output::line(&format!(
-        "{:<16} {:<14} {:<16} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8} {:>10}",
+    let mut table = Table::new(&[
         "release",
         "statistic",
         "strategy",
@@ -133,20 +132,16 @@ fn print(dashboard: &Dashboard, lines: &[Line]) -> Result<()> {
         "least",
         "if split",
         "cells",
-        "rho"
-    ))?;
+        "rho",
+    ]);
     for line in lines {
-        let printed = |deviation: Option<f64>| match deviation {
-            Some(deviation) => format!("{deviation:.2}"),
-            None => "by data".to_owned(),
-        };
-        let [first, middle, last] = line.standard_deviation.map(printed);
-        let [typical, least, split] = [line.typical, line.least, line.split].map(printed);
-        output::line(&format!(
-            "{:<16} {:<14} {:<16} {first:>10} {middle:>10} {last:>10} {typical:>10} {least:>10} {split:>10} {:>8} {:>10.6}",
-            line.release, line.statistic, line.strategy, line.cells, line.rho
-        ))?;
+        let numbers = line.standard_deviation.into_iter().chain([line.typical, line.least, line.split]);
+        let mut cells = vec![line.release.clone(), line.statistic.clone(), line.strategy.to_owned()];
+        cells.extend(numbers.map(|number| number.map_or("by data".to_owned(), short)));
+        cells.extend([line.cells.to_string(), format!("{:.6}", line.rho)]);
+        table.row(cells);
     }
+    table.print()?;
     output::line(
         "typical: the root of the mean square over all steps; least: nothing can be below, for the statistic alone with the \
          budget of its release; if split: with a noise of its own and an equal part of that budget",
@@ -174,6 +169,15 @@ fn print(dashboard: &Dashboard, lines: &[Line]) -> Result<()> {
     ))
 }
 
+/// A deviation with two decimals, or as many as hold two digits of it: an average over many steps has a small one.
+fn short(deviation: f64) -> String {
+    if deviation > 0.0 && deviation < 1e-5 {
+        return format!("{deviation:.1e}");
+    }
+    let decimals = if deviation > 0.0 { (1.0 - deviation.log10().floor()).max(2.0) } else { 2.0 };
+    format!("{deviation:.*}", decimals as usize)
+}
+
 /// What going on under a changed description costs.
 fn print_change(change: &Change) -> Result<()> {
     output::line("the description is not the one that the state was made for:")?;
@@ -192,4 +196,23 @@ fn print_change(change: &Change) -> Result<()> {
         output::line(&format!("  {when:<7} rho = {:.6}, mu = {:.6}, {epsilon}", ledger.rho(), ledger.mu()))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_deviations_keep_two_digits() {
+        for (deviation, text) in [
+            (27108.276, "27108.28"),
+            (1.5, "1.50"),
+            (0.123, "0.12"),
+            (0.000_418_2, "0.00042"),
+            (3.21e-7, "3.2e-7"),
+            (0.0, "0.00"),
+        ] {
+            assert_eq!(short(deviation), text);
+        }
+    }
 }
