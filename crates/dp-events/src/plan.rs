@@ -61,8 +61,17 @@ pub struct Planned {
     /// Where keys are found: from which total a key is shown, by step.
     thresholds: Vec<f64>,
     fitted: Fitted,
-    /// The mean squared error of every statistic alone, where it was needed for the plan.
-    alone: Vec<f64>,
+    /// Every statistic alone, where that was needed for the plan.
+    alone: Vec<Alone>,
+}
+
+/// A statistic that has a noise of its own.
+#[derive(Debug, Clone, Copy)]
+struct Alone {
+    /// Its mean squared error.
+    error: f64,
+    /// What nothing can beat, where that is known.
+    bound: Option<f64>,
 }
 
 impl Planned {
@@ -186,12 +195,16 @@ impl Planned {
         let typical = (sum / steps as f64).sqrt();
         let alone = match self.alone.get(statistic) {
             Some(alone) => *alone,
-            None => least_alone(&problem, pure)?,
+            None => Alone { error: least_alone(&problem, pure)?, bound: None },
+        };
+        let bound = match alone.bound {
+            Some(bound) => bound,
+            None => planner::lower_bound(&problem)?,
         };
         Ok(Some(Comparison {
             typical,
-            least: typical * (planner::lower_bound(&problem)? / error).sqrt(),
-            split: typical * (price * alone / error).sqrt(),
+            least: typical * (bound / error).sqrt(),
+            split: typical * (price * alone.error / error).sqrt(),
         }))
     }
 }
@@ -328,6 +341,8 @@ struct Builder<'a> {
     kept: Option<&'a [Fitted]>,
     /// The least error of a workload alone, by what it is.
     alone: HashMap<String, f64>,
+    /// What nothing can beat for a workload alone, by what it is.
+    bounds: HashMap<String, f64>,
     /// Strategies, without their rows, by what they were fitted to.
     fitted: HashMap<String, Built>,
 }
@@ -335,18 +350,17 @@ struct Builder<'a> {
 /// A fit, and the strategy that was built of it.
 type Built = (Fitted, Arc<dyn Strategy>);
 
-/// A fit, the strategy that was built of it, its plan where one was made to try it, and the mean squared error of every statistic
-/// alone where that was needed.
+/// A fit, the strategy that was built of it, its plan where one was made to try it, and every statistic alone where that is known.
 struct Fit {
     fitted: Fitted,
     strategy: Arc<dyn Strategy>,
     plan: Option<Plan>,
-    alone: Vec<f64>,
+    alone: Vec<Alone>,
 }
 
 impl<'a> Builder<'a> {
     fn new(spec: &'a Spec, from: usize) -> Self {
-        Self { spec, from, kept: None, alone: HashMap::new(), fitted: HashMap::new() }
+        Self { spec, from, kept: None, alone: HashMap::new(), bounds: HashMap::new(), fitted: HashMap::new() }
     }
 
     fn all(&mut self) -> Result<Vec<Planned>> {
@@ -516,10 +530,11 @@ impl<'a> Builder<'a> {
         } else {
             // The error of every statistic counts in units of what it would be alone.
             for statistic in &release.statistics {
-                alone.push(self.alone(statistic.workload()?, participation, pure)?);
+                let error = self.alone(statistic.workload()?, participation, pure)?;
+                alone.push(Alone { error, bound: None });
             }
-            let weights: Vec<f64> =
-                release.weights.iter().zip(&alone).map(|(importance, alone)| importance / alone).collect();
+            let weights = release.weights.iter().zip(&alone);
+            let weights: Vec<f64> = weights.map(|(importance, alone)| importance / alone.error).collect();
             self.joint(release, participation, Some(&weights))?
         };
         let ((fitted, strategy), plan) = self.strategy(&problem, footprint, budget, pure)?;
@@ -530,8 +545,30 @@ impl<'a> Builder<'a> {
         }
         let error =
             if pure { absolute_error(&problem, strategy.as_ref()) } else { problem.error(strategy.as_ref()) };
-        let gap = (error? / planner::lower_bound(&problem)? - 1.0).max(0.0);
+        let (error, bound) = (error?, self.bound(&problem)?);
+        let gap = (error / bound - 1.0).max(0.0);
+        if let [one] = problem.statistics()
+            && (pure || methods_alone(&problem, false)[0].name() == fitted.method)
+        {
+            // It is alone, and this is the strategy that it would have.
+            let itself = Alone { error: error / one.weight(), bound: Some(bound / one.weight()) };
+            alone = vec![itself; release.statistics.len()];
+        }
         Ok(Fit { fitted: Fitted { row_norms, gap: Some(gap.to_bits()), ..fitted }, strategy, plan, alone })
+    }
+
+    /// What nothing can beat for a problem.
+    fn bound(&mut self, problem: &Problem) -> dp_mechanisms::Result<f64> {
+        let [one] = problem.statistics() else { return planner::lower_bound(problem) };
+        let participation = problem.participation();
+        let name = format!("{} {participation}", one.workload());
+        if let Some(bound) = self.bounds.get(&name) {
+            return Ok(bound * one.weight());
+        }
+        let plain = Problem::new(one.workload().clone(), problem.steps())?;
+        let bound = planner::lower_bound(&plain.with_participation(participation))?;
+        self.bounds.insert(name, bound);
+        Ok(bound * one.weight())
     }
 
     /// The strategy for a problem, without the rows of its statistics, and its plan unless it was fitted for another release.
