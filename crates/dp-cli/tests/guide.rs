@@ -68,6 +68,47 @@ fn run_document(name: &str) -> (Vec<String>, usize) {
     (commands, run)
 }
 
+/// The commands that stand within sentences and in blocks that are not run, word by word.
+fn mentioned(document: &str) -> Vec<Vec<String>> {
+    let mut prose = String::new();
+    let mut found = Vec::new();
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let mut fence: Option<&str> = None;
+    for line in document.lines() {
+        match (line.strip_prefix("```"), fence) {
+            (Some(kind), None) => fence = Some(kind),
+            (Some(_), Some(_)) => fence = None,
+            (None, Some("text")) => found.extend(line.find("dp ").map(|place| words(&line[place..]))),
+            (None, Some(_)) => {}
+            (None, None) => prose.extend([line, " "]),
+        }
+    }
+    let spans = prose.split('`').skip(1).step_by(2).filter(|span| span.starts_with("dp "));
+    found.extend(spans.map(words));
+    found
+}
+
+/// What a sentence advises can be done: the command is there, and has the options.
+#[test]
+fn every_command_that_is_mentioned_exists() {
+    for name in ["../../docs/guide.md", "../../README.md", "README.md"] {
+        let document = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap();
+        let mentioned = mentioned(&document);
+        assert!(!mentioned.is_empty(), "{name}");
+        for words in mentioned {
+            let asked = if words[1] == "help" { vec!["help"] } else { vec![words[1].as_str(), "--help"] };
+            let help = Command::new(env!("CARGO_BIN_EXE_dp")).args(asked).output().unwrap();
+            let told = String::from_utf8(help.stdout).unwrap();
+            assert!(help.status.success(), "{name}: {words:?}");
+            for option in words.iter().filter(|word| word.starts_with("--")) {
+                assert!(told.contains(option.as_str()), "{name}: {words:?} has no {option}");
+            }
+        }
+    }
+    let text = "See `dp run\n--fast`, `cargo test` and\n```text\n0 0 * * *  cd /srv && dp check x.toml\n```\n```sh\ndp new\n```\n";
+    assert_eq!(mentioned(text), [vec!["dp", "check", "x.toml"], vec!["dp", "run", "--fast"]]);
+}
+
 #[test]
 fn every_command_of_the_guide_works() {
     let (commands, run) = run_document("../../docs/guide.md");
