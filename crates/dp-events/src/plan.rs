@@ -3,19 +3,21 @@
 //! Fitting strategies takes seconds, so it happens once: what was fitted is kept in the sealed state, and every later run
 //! measures with the same coefficients.
 
+mod fitted;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use dp_apps::histogram::discovery::Threshold;
 use dp_mechanisms::exact::budget::rho_from_approximate;
 use dp_mechanisms::sparse::MOST_COORDINATES;
-use dp_mechanisms::strategy::Measurement;
-use dp_mechanisms::strategy::toeplitz::{Core, ToeplitzStrategy};
 use dp_mechanisms::{
     Budget, Footprint, Method, Participation, Plan, Problem, Statistic as JointStatistic, Strategy, Workload,
     planner,
 };
-use serde::{Deserialize, Serialize};
+
+pub(crate) use fitted::Fitted;
+use fitted::{Shape, floats};
 
 use crate::encoding::{Encoding, Measure};
 use crate::error::{Error, Result};
@@ -241,19 +243,6 @@ const FOR_THRESHOLDS: f64 = 0.5;
 /// By how much every part is rounded down: more than it, and the sum of parts, can gain by rounding later.
 const ROUNDED_DOWN: f64 = 1.0 - 1e-11;
 
-/// A strategy as it was fitted, and the squared norms of the rows of every statistic's decoder, to the last bit.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Fitted {
-    method: String,
-    /// Nothing for strategies that are built at once.
-    shape: Option<Shape>,
-    /// By statistic; the last is the total, which decides on keys that are found.
-    row_norms: Vec<Vec<u64>>,
-    /// How far the squared error, or the weighted sum of squared errors, is above what nothing can beat, as a fraction.
-    #[serde(default)]
-    gap: Option<u64>,
-}
-
 /// A statistic beside what it could be.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Comparison {
@@ -263,75 +252,6 @@ pub struct Comparison {
     pub least: f64,
     /// What it would be if every statistic of the release had a noise of its own and an equal part of the budget.
     pub split: f64,
-}
-
-/// The coefficients of `D1 · T · D2` as bits.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Shape {
-    coefficients: Vec<u64>,
-    inverse: Option<Vec<u64>>,
-    rows: Option<Vec<u64>>,
-    columns: Option<Vec<u64>>,
-}
-
-fn bits(values: &[f64]) -> Vec<u64> {
-    values.iter().map(|value| value.to_bits()).collect()
-}
-
-fn floats(bits: &[u64]) -> Vec<f64> {
-    bits.iter().map(|bits| f64::from_bits(*bits)).collect()
-}
-
-impl Shape {
-    /// What a strategy with a Toeplitz core measures; nothing for others.
-    fn of(strategy: &dyn Strategy) -> dp_mechanisms::Result<Option<Self>> {
-        let (core, rows, columns) = match strategy.measurement()? {
-            Measurement::Toeplitz(core) => (core, None, None),
-            Measurement::Scaled { rows, core, columns } => (core, Some(rows), columns),
-            _ => return Ok(None),
-        };
-        let (coefficients, inverse) = match core {
-            Core::Full { coefficients, inverse } => (coefficients, Some(inverse)),
-            Core::Banded(band) => (band, None),
-            _ => return Ok(None),
-        };
-        Ok(Some(Self {
-            coefficients: bits(&coefficients),
-            inverse: inverse.map(|values| bits(&values)),
-            rows: rows.map(|values| bits(&values)),
-            columns: columns.map(|values| bits(&values)),
-        }))
-    }
-
-    fn measurement(&self) -> Measurement {
-        let coefficients = floats(&self.coefficients);
-        let core = match &self.inverse {
-            Some(inverse) => Core::Full { coefficients, inverse: floats(inverse) },
-            None => Core::Banded(coefficients),
-        };
-        match &self.rows {
-            Some(rows) => {
-                Measurement::Scaled { rows: floats(rows), core, columns: self.columns.as_deref().map(floats) }
-            }
-            None => Measurement::Toeplitz(core),
-        }
-    }
-}
-
-impl Fitted {
-    /// The strategy, built of what was fitted.
-    fn strategy(&self, problem: &Problem) -> dp_mechanisms::Result<Arc<dyn Strategy>> {
-        let method: Method = self.method.parse()?;
-        match &self.shape {
-            None => method.build(problem),
-            Some(shape) => Ok(Arc::new(ToeplitzStrategy::measuring(
-                method.name(),
-                problem.workload(),
-                problem.steps(),
-                shape.measurement(),
-            )?)),
-        }
-    }
 }
 
 /// What is planned, and what has been found out on the way.
