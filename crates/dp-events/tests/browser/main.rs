@@ -135,6 +135,36 @@ fn a_browser_reads_the_page_with_the_keyboard() {
     assert!(browser.open(&broken).is_err(), "a page that loads something is found out");
 }
 
+/// Of hours, the last day and the last week can be chosen; the curve then begins there.
+#[test]
+fn a_browser_offers_days_and_weeks_of_hours() {
+    let Some(program) = chromium::find() else {
+        eprintln!("no browser on this machine: the page was not opened");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let hours = Description::of_events()
+        .set("steps.length", "\"1 hour\"")
+        .days("2026-01-01", "2026-01-09")
+        .release("rows", r#"statistics = ["step"]"#);
+    std::fs::write(folder.path().join("hours.toml"), hours.to_string()).unwrap();
+    std::fs::write(folder.path().join("rows.csv"), "day\n2026-01-01T10:00\n").unwrap();
+    let dashboard = Dashboard::new(Spec::load(&folder.path().join("hours.toml")).unwrap()).unwrap();
+    let until = dashboard.spec().calendar.read_instant("2026-01-08T12:00").unwrap();
+    assert_eq!(dashboard.run(until, Randomness::Reproducible(3)).unwrap().published, 180);
+    let mut browser = Browser::start(&program);
+    browser.resize(390, 844);
+    browser.open(&folder.path().join("public").join("index.html")).unwrap();
+    let offered =
+        browser.text("[...document.getElementById('span').options].map(one => one.textContent).join(', ')");
+    assert_eq!(offered, "All, Last 7 days, Last day");
+    browser.tab_to("span");
+    browser.press("End");
+    let first = browser.value("+document.getElementById('chart').getAttribute('aria-valuemin')");
+    assert_eq!(first, 180 - 24 + 1);
+    browser.complaints().unwrap();
+}
+
 /// The ratio of luminances of two colours `rgb(r, g, b)`, as the accessibility guidelines define it.
 fn contrast(one: &str, other: &str) -> f64 {
     let luminance = |colour: &str| {
