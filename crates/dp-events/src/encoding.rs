@@ -94,8 +94,10 @@ pub struct Contribution {
 /// Why a row adds nothing to a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unfit {
-    /// Its key is not among those that are published, or it has none, which is no mistake.
+    /// Its key is not among those that are published, or blank, which is no mistake.
     Elsewhere,
+    /// Its line ends before the key.
+    NoKey,
     /// Its value is no number.
     NoNumber,
 }
@@ -191,8 +193,12 @@ impl Encoding {
         let key = match self.key_column {
             None => Key::Listed(0),
             Some(column) => {
-                // A field that is absent, as in Parquet, is one that is blank, as the same table has it in CSV.
-                let key = row.field(column).unwrap_or_default().trim_ascii();
+                let key = match row.field(column) {
+                    Some(key) => key.trim_ascii(),
+                    // As the same table has it in CSV.
+                    None if row.has_blanks_absent() => b"",
+                    None => return Err(Unfit::NoKey),
+                };
                 if !self.named {
                     Key::Listed(self.keys.get(key).copied().or(self.other).ok_or(Unfit::Elsewhere)?)
                 } else if key.is_empty() {

@@ -24,6 +24,8 @@ pub enum BadRow {
     Time,
     /// It has no identifier of a person.
     Person,
+    /// Its line ends before the key.
+    Key,
     /// Its value is no number.
     Value,
 }
@@ -36,6 +38,7 @@ impl BadRow {
                 "the time is missing, cannot be read or lies outside the steps; correct it, or give `input.format`"
             }
             Self::Person => "the person has no identifier; every row must have one",
+            Self::Key => "the key is missing; the row has fewer fields than the header",
             Self::Value => "the value is not a finite number; correct it",
         }
     }
@@ -116,6 +119,7 @@ impl Parser {
             match encoding.encode(release, row) {
                 Ok(contribution) => event.contributions.push(contribution),
                 Err(Unfit::Elsewhere) => {}
+                Err(Unfit::NoKey) => bad = bad.or(Some(BadRow::Key)),
                 Err(Unfit::NoNumber) => bad = bad.or(Some(BadRow::Value)),
             }
         }

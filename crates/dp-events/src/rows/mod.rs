@@ -56,6 +56,11 @@ impl<'a> Row<'a> {
         }
     }
 
+    /// Whether an absent field is a blank one, as in Parquet and in tables in memory; a line of CSV without it has ended too early.
+    pub(crate) fn has_blanks_absent(&self) -> bool {
+        !matches!(self.fields, Fields::Record { .. } | Fields::Line { .. })
+    }
+
     /// The field of a column, counted in the order in which columns were asked for; nothing if the row does not have it.
     pub fn field(&self, column: usize) -> Option<&[u8]> {
         match self.fields {

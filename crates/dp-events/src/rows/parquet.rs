@@ -214,28 +214,34 @@ mod tests {
         assert!(missing.contains("no column `nobody`; the columns are `day`, `cost`, `who`, `unused`"));
     }
 
-    /// A key that is absent counts as one that is blank: the same table has the same numbers, whichever way it is written.
+    /// A key that is absent counts as one that is blank: the same table has the same numbers, whichever way it is written. A line of CSV
+    /// that ends before its key is a mistake.
     #[test]
     fn absent_keys_are_blank_ones() {
-        use crate::encoding::{Encoding, Key};
+        use super::super::Fields;
+        use crate::encoding::{Encoding, Key, Unfit};
         use dp_tests::description::Description;
-        let encode = |by: &str, fields: &[Option<&[u8]>]| {
+        let encode = |by: &str, row: &Row<'_>| {
             let text = Description::of_events()
                 .approximate(1.0, 1e-6)
                 .release("one", &format!("statistics = [\"total\"]\nby = {{ column = \"place\"{by} }}"));
             let spec = crate::spec::Spec::parse(&text.to_string(), Path::new("spec.toml")).unwrap();
-            Encoding::all(&spec)[0].encode(0, &Row::new(1, fields)).map(|contribution| contribution.key)
+            Encoding::all(&spec)[0].encode(0, row).map(|contribution| contribution.key)
         };
+        let short = ::csv::ByteRecord::from(vec!["2026-01-01"]);
+        let short = Row { line: 1, fields: Fields::Record { record: &short, places: &[0, 1] } };
         for (by, key) in [
             (", values = [\"here\"], other = \"rest\"", Ok(Key::Listed(1))),
-            (", values = [\"here\"]", Err(crate::encoding::Unfit::Elsewhere)),
-            ("", Err(crate::encoding::Unfit::Elsewhere)),
+            (", values = [\"here\"]", Err(Unfit::Elsewhere)),
+            ("", Err(Unfit::Elsewhere)),
         ] {
             for absent in [None, Some(&b""[..]), Some(b"  ")] {
-                assert_eq!(encode(by, &[Some(b"2026-01-01"), absent]), key, "{by}");
+                assert_eq!(encode(by, &Row::new(1, &[Some(b"2026-01-01"), absent])), key, "{by}");
             }
+            assert_eq!(encode(by, &short), Err(Unfit::NoKey), "{by}");
         }
-        assert_eq!(encode("", &[Some(b"2026-01-01"), Some(b" here ")]), Ok(Key::Named("here".into())));
+        let here = Row::new(1, &[Some(b"2026-01-01"), Some(b" here ")]);
+        assert_eq!(encode("", &here), Ok(Key::Named("here".into())));
     }
 
     #[test]
