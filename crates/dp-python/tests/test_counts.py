@@ -191,14 +191,17 @@ def test_unknown_items_appear_once_they_stand_out(tmp_path):
         first = words.top()
     with cdp.Discovery(**more) as words:
         assert words.done == 1 and words.top() == first
-        everywhere = words.threshold
     del more["state"]
-    with cdp.Discovery(every=10, **more) as words:
-        words.push(["rust"])
-        assert words.threshold > everywhere
-        for _ in range(9):
-            words.push([])
-        assert words.threshold < everywhere
+    thresholds = {}
+    for every in (1, 10):
+        with cdp.Discovery(every=every, **more) as words:
+            thresholds[every] = []
+            for _ in range(10):
+                words.push(["rust"])
+                thresholds[every].append(words.threshold)
+    # Lower after the one step that is planned to be printed, higher after all others.
+    assert thresholds[10][-1] < thresholds[1][-1]
+    assert all(other > one for one, other in zip(thresholds[1][:-1], thresholds[10]))
     with pytest.raises(cdp.ContinualError):
         cdp.Discovery(every=0, **more)
 
